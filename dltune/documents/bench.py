@@ -1,8 +1,8 @@
-"""The bench document: one job under several settings that took turns.
+"""The bench document: one job under several settings that take turns. `dltune bench` writes it.
 
-Times are seconds. A *step* is from one start of the job's main step graph to its next; a *round* is
-one turn of every setting; a *turn* is a few steps in a row, of which the first warms up and is left
-out.
+Times are in seconds. A *step* lasts from one start of the job's main step graph to the next start.
+A *turn* is a few steps in a row; the first is a warm-up and is not counted. A *round* has one turn
+of every setting.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ SCHEMA = "dltune.bench/2"
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting's turn in a round (counted from 0).
+    """A turn of a setting.
 
-    `cpu_seconds`, `voluntary` and `involuntary` (context switches) and `faults` (page faults, None
-    where they were not read) are per step, of all processes of the job, the warming step included.
-    `scheduling`: how well each step's transfers overlapped with its ops, as TicTac's efficiency E
-    (equation 3); empty where the plan orders no transfers.
+    `round`: number of the round, counted from 0.
+    `steps`: step times.
+    `cpu_seconds`: CPU time per step of all processes of the job, the warm-up step included.
+    `voluntary`, `involuntary`: context switches per step.
+    `faults`: page faults per step; null if unknown.
+    `scheduling`: per step, the efficiency E of overlapping transfers with ops (equation 3 of
+      TicTac); empty if the plan orders no transfers.
     """
 
     round: int
@@ -56,9 +59,12 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Step time over the reference's in the same round: below 1 is faster.
+    """Step time divided by the step time of the reference in the same round. Below 1 is faster.
 
-    The median over `rounds` rounds, and an interval that holds the true one with `confidence`.
+    `median`: median over the rounds.
+    `low`, `high`: confidence interval of the true median.
+    `confidence`: confidence level of the interval.
+    `rounds`: number of rounds.
     """
 
     median: float
@@ -69,10 +75,14 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a setting's turns come to.
+    """Summary of a setting's turns; medians over the turns, per step.
 
-    `efficiency` is T(1 core) / (cores x T), the median over rounds; None without a 1-core setting.
-    The rest are medians over turns, per step.
+    `step`: step time.
+    `ratio`: step time relative to the reference; null for the reference.
+    `efficiency`: T(1 core) / (cores * T), the median over rounds; null if no 1-core setting was
+      measured.
+    `cpu_seconds`: CPU time.
+    `voluntary`, `involuntary`: context switches.
     """
 
     step: Samples
@@ -84,9 +94,16 @@ class Summary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`intra` and `inter` are TensorFlow's thread pools as it made them. `cpus` are those that the
-    job was confined to (None: all that are allowed). `predicted`: seconds of a step in the plan.
-    `choices`: the settings around the ops that it ran under."""
+    """A setting of the comparison.
+
+    `name`: name, such as `default`, `recommended`, `plan` or `4x1`.
+    `intra`, `inter`: threads within an op and ops at the same time, as the framework created them.
+    `cpus`: CPUs that the job was confined to; null for all allowed CPUs.
+    `predicted`: step time predicted by the plan.
+    `turns`: measured turns.
+    `summary`: summary of the turns; null without turns.
+    `choices`: settings outside the ops that were in force.
+    """
 
     name: str
     intra: int
@@ -99,9 +116,16 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`plan` is the SHA-256 of the plan's content and `strategy` what it chose; `reference` names
-    the setting that ratios are over; `rounds` were asked for. `partial` is the reason why there are
-    fewer, None when there are not."""
+    """A comparison of settings.
+
+    `machine`: machine on which the job was measured.
+    `framework`: framework that ran the job.
+    `plan`: SHA-256 of the plan's content.
+    `strategy`: strategy that the plan chose.
+    `reference`: setting that ratios are relative to.
+    `rounds`: number of rounds that were requested.
+    `settings`: settings that were compared.
+    """
 
     schema: str
     created: str

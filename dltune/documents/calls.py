@@ -1,4 +1,7 @@
-"""A step that PyTorch runs call by call: the part of a profile that tells what was in memory."""
+"""The calls of a PyTorch step: the part of a profile from which memory is planned.
+
+Sizes are in bytes. Calls and storages are referred to by their position.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,16 @@ from dltune.documents.faults import AMOUNT, at_least, each, index
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """Of an operator below autograd; what writes nothing and gives out nothing, or but views, is
-    none.
+    """A call of an operator below autograd. Calls that write nothing and return at most views are
+    left out.
 
-    `phase`: autograd was to differentiate it, ran it itself, or neither. `reads`, `gives` (anew)
-    and `writes` are storages. `scratch`: bytes that it took and gave back. `plain`: it has no
-    arguments but what can be given to it again. `draws`: random numbers.
+    `name`: operator.
+    `phase`: `forward`: autograd records the call; `backward`: autograd runs it; `aside`: neither.
+    `seconds`: duration.
+    `scratch`: bytes allocated and released within the call.
+    `reads`, `gives`, `writes`: storages that the call reads, creates and changes.
+    `plain`: true if the call can be repeated with the same arguments.
+    `draws`: true if the call draws random numbers.
     """
 
     name: str
@@ -33,8 +40,13 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Storage(msgspec.Struct, frozen=True, array_like=True):
-    """Memory of one or more tensors. `born`: the call that gave it out, -1: it was there before.
-    `held`: the last call for which somebody had it beside autograd, `gone`: anybody."""
+    """Memory of one or more tensors.
+
+    `bytes`: size.
+    `born`: call that created it; -1 if it existed before the step.
+    `held`: last call at which anything except autograd used it.
+    `gone`: last call at which anything used it; the number of calls if it outlives the step.
+    """
 
     bytes: int
     born: int
@@ -43,13 +55,19 @@ class Storage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Layer(msgspec.Struct, frozen=True, array_like=True):
-    """A module of `torch.nn` that computes by itself, in the forward pass.
+    """A `torch.nn` module that computes by itself, in the forward pass.
 
-    `path`: in the model, with "/" for a point. `kind`: the class as which it computes (empty: one
-    of the script's). It makes the calls from `first` to below `last`, reads and gives storages of
-    the shapes `inputs` and, of the first, `output`, numbers of `element` bytes. `weights`: each by
-    a number of its own, with its bytes. `window`: its size along two dimensions, and its stride.
-    `samples`: the dimension of the output that counts them.
+    `path`: path in the model, with `/` as separator.
+    `kind`: class of `torch.nn`; empty for a class of the script.
+    `first`, `last`: the module makes the calls from `first` up to, but not including, `last`.
+    `reads`, `gives`: storages that the module reads and creates.
+    `inputs`: shapes of the inputs.
+    `output`: shape of the first output.
+    `element`: bytes per number.
+    `weights`: weights, each as a number that identifies it and its size.
+    `window`: window size in two dimensions and stride; empty without a window.
+    `groups`: groups of a convolution.
+    `samples`: dimension of the output that counts samples.
     """
 
     path: str
@@ -68,11 +86,14 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From the end of one step of an optimizer to the end of the next.
+    """The calls between the end of one optimizer step and the end of the next.
 
-    `saved`: storages of what autograd kept, with the number of calls made before; `read`: likewise
-    of what it read again. `counted`: by the allocator itself; else `scratch` is not known.
-    `layers`: in the order in which they end.
+    `calls`: calls in order.
+    `storages`: storages that they use.
+    `saved`, `read`: storages that autograd saved and read again, each with the number of calls made
+      before.
+    `counted`: true if the allocator itself counted; otherwise `scratch` is unknown.
+    `layers`: modules in the order in which they end.
     """
 
     calls: tuple[Call, ...]

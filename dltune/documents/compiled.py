@@ -1,5 +1,8 @@
-"""A step that PyTorch compiles: the part of a profile that tells what was in memory, and how much
-of it the compiler could have had computed again."""
+"""A PyTorch step that the script compiles: the part of a profile that shows what smaller memory
+budgets cost.
+
+Sizes are in bytes of the allocator.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from dltune.documents.faults import AMOUNT, at_least, between, each
 
 
 class Rung(msgspec.Struct, frozen=True, array_like=True):
-    """What the compiler makes of a graph under a `budget`, the part of what it would keep without.
+    """The compiled graph under one memory budget of the compiler.
 
-    `kept`: bytes that the forward pass leaves for the backward pass; `forward`, `backward`: the
-    most in each, as the graph tells, where the compiler's loops leave nothing between operations
-    that they hold. `again`: operations that the backward pass repeats, and the `work` of these, in
-    the unit of `Graph.work`.
+    `budget`: `activation_memory_budget`, from 0 to 1.
+    `kept`: bytes that the forward pass keeps for the backward pass.
+    `forward`, `backward`: highest number of bytes in each pass, computed from the graph.
+    `again`: number of operations that the backward pass repeats.
+    `work`: work of the repeated operations, in the unit of the graph's `work`.
     """
 
     budget: float
@@ -29,10 +33,13 @@ class Rung(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One that is differentiated, and `runs` so often in a step. `work`: of both its passes,
-    multiplications and additions of matrix products and convolutions, and elements of what all else
-    gives out. `rungs`: the job's own first, then those of smaller budgets, as far as they are
-    others."""
+    """A compiled graph with a backward pass.
+
+    `runs`: executions per step.
+    `work`: work of both passes: multiplications and additions of matrix products and convolutions,
+      plus output elements of all other operations.
+    `rungs`: memory budgets that give different graphs, the job's own budget first.
+    """
 
     runs: int
     work: float
@@ -40,11 +47,15 @@ class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From the end of one step of an optimizer to the end of the next, in bytes of the allocator.
+    """The step between the end of one optimizer step and the end of the next.
 
-    `live`: at its end. `forward`: the most before the first backward pass, `between`: as that
-    began, `backward`: the most from then on. `passes`: how many backward passes there were.
-    `failed`: why `graphs` are not told; empty: they are.
+    `graphs`: compiled graphs with a backward pass.
+    `live`: bytes at the end of the step.
+    `forward`: highest number of bytes before the first backward pass.
+    `between`: bytes at the start of the first backward pass.
+    `backward`: highest number of bytes after that.
+    `passes`: number of backward passes.
+    `failed`: reason why `graphs` is incomplete; empty if it is complete.
     """
 
     graphs: tuple[Graph, ...]

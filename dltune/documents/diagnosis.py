@@ -1,4 +1,8 @@
-"""The diagnosis: what costs a job its time, the most costly first, and what to do about it."""
+"""The diagnosis document: the causes that slow a job down. `dltune diagnose -o FILE.json` writes
+it.
+
+Times are in seconds and sizes in bytes; *cores* are CPU seconds per second.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,13 @@ SCHEMA = "dltune.diagnosis/1"
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds` of a round of the steps, the median, while its ops are not recorded. `limit`:
-    seconds that its ops would need if all cores worked on them all the time, as they were measured
-    one by one (None: they were not); `cores` in the limit."""
+    """The step time and its limit.
+
+    `seconds`: median time of a round of the steps while ops are not recorded.
+    `limit`: time that the ops would need if all cores worked on them all the time, computed from
+      their single times; null if ops were not measured.
+    `cores`: number of cores in the limit.
+    """
 
     seconds: float
     limit: float | None
@@ -26,10 +34,19 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`subject`: the command, "pid N", or the files that were read. `step`: None where none was
-    seen, and `no_step` says why. `healthy`: its steps and its Python were seen, to the end of the
-    look, and nothing costs a twentieth of the time or more. `findings`: the most costly first.
-    `machine`: where the job was seen; None where that is not known."""
+    """A diagnosis.
+
+    `subject`: the job's command, `pid N`, or the files that were read.
+    `seconds`: duration of the observation.
+    `step`: step time; null if no step was observed.
+    `no_step`: reason why no step was observed.
+    `healthy`: true if steps and Python were observed to the end and no finding costs 5 % of the
+      time or more.
+    `findings`: findings in order of cost.
+    `observation`: the job under its own settings; null for a diagnosis of files.
+    `unseen`: things that could not be observed, with the reason.
+    `machine`: machine that the job ran on; null if unknown.
+    """
 
     schema: str
     created: str

@@ -1,6 +1,7 @@
-"""The gate's documents: a baseline (what was measured of one revision) and a result (verdicts).
+"""The documents of the gate: a baseline, which `dltune gate record` writes, and the result of
+`dltune gate ab` or `dltune gate check`.
 
-Times are seconds, sizes bytes, counts per step or per run of the command. Lower is better.
+Times are in seconds and sizes in bytes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ Unit = Literal["s", "bytes", "count", ""]
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric of one revision: a value for each round (a launch of the training job, or a run of
-    the command); `exact` where it does not vary and one value tells all."""
+    """Values of a metric.
+
+    `metric`: name of the metric.
+    `unit`: unit of the values.
+    `values`: one value per round: a launch of the training job, or a run of the command.
+    `exact`: true if the metric does not vary, so that one value is enough.
+    """
 
     metric: str
     unit: Unit
@@ -34,8 +40,14 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`commit`: the revision measured, None outside a repository. `missing`: metrics that were
-    asked for and could not be measured, with the reason."""
+    """A baseline.
+
+    `machine`: machine on which it was measured.
+    `kind`: `steps` of a training job, or the `whole` command.
+    `commit`: measured revision; null outside a repository.
+    `measured`: values by metric.
+    `missing`: metrics that could not be measured, with the reason.
+    """
 
     schema: str
     created: str
@@ -49,14 +61,21 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One limit of one metric.
+    """The verdict on one limit.
 
-    `over`: whether `limit` and the interval are of the ratio to the base, of the value itself (in
-    `unit`), or of all that the gates of a history add up to, as a ratio (`rounds` are gates). [low,
-    high] holds the true median with the result's confidence; None: no bound yet. `base` and `head`
-    are medians. `why` is a sentence. `needed`: about how many rounds in all would decide what is
-    undecided; None: that cannot be foreseen. `passed`: what the outcome means under the
-    configuration; None: not told.
+    `metric`: name of the metric.
+    `unit`: unit of the values.
+    `over`: `ratio` to the base; `value` itself; or `drift`, the product of the ratios of all gates
+      in a history.
+    `limit`: the limit.
+    `outcome`: `pass`, `fail` or `undecided`.
+    `median`: median ratio or value.
+    `low`, `high`: confidence interval of the true median; null if there is no bound yet.
+    `base`, `head`: medians of the two revisions.
+    `rounds`: number of rounds; for `drift`, number of gates.
+    `why`: explanation in one sentence.
+    `needed`: estimated total number of rounds for a decision; null if unknown.
+    `passed`: meaning of the outcome under the configuration; null if unknown.
     """
 
     metric: str
@@ -76,11 +95,13 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What takes longer in the head than in the base, in seconds of a step or of the whole command.
+    """Something that takes longer in the head than in the base.
 
-    `what`: a part of the step, an op's key, or where Python stood, as "train.py:31 (load)" in the
-    head. `base` and `head` are means of rounds; [low, high] holds the true difference with 95 %.
-    `changed`: it is in a file that the commits between the two touch.
+    `kind`: `part` of the step, `op`, or `python` code.
+    `what`: the part, the op's key, or a line such as `train.py:31 (load)` in the head.
+    `base`, `head`: means over the rounds, in seconds per step or per command.
+    `low`, `high`: 95 % confidence interval of the difference.
+    `changed`: true if the line is in a file that the commits change.
     """
 
     kind: Literal["part", "op", "python"]
@@ -93,16 +114,32 @@ class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands on one side: a name as it was given, and the commit where it is one."""
+    """A revision.
+
+    `name`: name as given on the command line.
+    `commit`: commit; null if it is none.
+    """
 
     name: str
     commit: str | None
 
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds`: what the gate took, all in all. `outcome`: "fail" when a limit does not hold, else
-    "undecided" when one is undecided. `passed`: what that means under the configuration. `slower`:
-    where the time went, when a ratio of times has failed."""
+    """The result of a gate.
+
+    `machine`: machine on which it ran.
+    `kind`: `steps` of a training job, or the `whole` command.
+    `base`, `head`: revisions compared.
+    `confidence`, `budget`: configuration.
+    `seconds`: duration of the gate.
+    `outcome`: `fail` if a limit is exceeded, otherwise `undecided` if a limit is undecided,
+      otherwise `pass`.
+    `passed`: meaning of the outcome under the configuration.
+    `verdicts`: one verdict per limit.
+    `measured`: values of `base` and `head`. Values at the same position belong to the same round.
+    `notes`: remarks for the reader.
+    `slower`: causes of a failed ratio of times.
+    """
 
     schema: str
     created: str

@@ -1,6 +1,7 @@
-"""The graph document: a training step as nodes and tensors, made by hand or by another program.
+"""The graph document: a training step that was not profiled, written by hand or by another program.
 
-Times are seconds, sizes bytes. Nodes, tensors and ops are meant by their positions in the document.
+Nodes, tensors and ops are referred to by position, counted from 0. `dltune.graph.documented` reads
+and writes it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ TensorKind = Literal["result", "variable", "constant", "argument"]
 
 
 class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A way to run an op, and the seconds that it then takes."""
+    """A way to run an op.
+
+    `threads`, `placement`: thread count and placement.
+    `seconds`: duration.
+    """
 
     threads: int
     placement: Placement
@@ -30,18 +35,27 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What several nodes may run. `key`: what determines its work, or its type where that is all
-    that is known. `ways` is empty for an op whose time is not known."""
+    """Work that several nodes can run.
+
+    `key`: text that determines the work; unique.
+    `ways`: measured ways to run it; empty if unknown.
+    """
 
     key: str
     ways: tuple[Way, ...] = ()
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`op`: None for a node that takes no time. `inputs`: by input slot the tensors that it reads,
-    `control`: nodes that it waits for besides. `runs`: in one execution, more than one in a loop.
-    `back`: its outputs flow back in a loop, so that nothing waits for it. `device` with its task,
-    as the framework names it (empty: not told)."""
+    """A node of the graph.
+
+    `name`, `type`: for people.
+    `op`: position of its op; null for a node that takes no time.
+    `inputs`: by input slot, positions of the tensors that it reads.
+    `control`: positions of further nodes that must finish before it.
+    `runs`: runs per execution; more than 1 in a loop.
+    `back`: true if its outputs flow back in a loop; no node waits for it.
+    `device`: device with its task, such as `/job:worker/task:0/device:CPU:0`; empty if unknown.
+    """
 
     name: str
     type: str = ""
@@ -54,11 +68,14 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node gives out at one of its output slots.
+    """An output of a node.
 
-    `kind`: all but results are there before the step and after it; an argument is handed in by
-    whoever runs it. `alias`: the tensor whose memory this one is (forwarded, or a view), which has
-    memory of its own and the same kind; None where this one has.
+    `node`, `slot`: node and output slot.
+    `bytes`: size.
+    `dtype`: element type.
+    `kind`: `result` of the step; or `variable`, `constant` or `argument`, which exist before and
+      after the step.
+    `alias`: position of the tensor whose memory it uses; null if it has its own memory.
     """
 
     node: int
@@ -70,7 +87,12 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One step."""
+    """A training step.
+
+    `nodes`: nodes.
+    `tensors`: outputs of the nodes.
+    `ops`: ops that the nodes run.
+    """
 
     schema: str
     nodes: tuple[Node, ...]

@@ -1,9 +1,9 @@
-"""The machine document: the cores a job may use and what they share.
+"""The machine document: the cores that a job can use and the caches and memory that they share.
 
-A *core* is a physical core and is known by its index in `Machine.cores` everywhere in dltune; the
-operating system's CPU numbers (one per hardware thread) stand in `Core.cpus`. A *tile* is a group
-of cores that share a cache that not all cores of the machine share; where all cores share one last
-level cache and nothing smaller, the whole machine is one tile.
+A profile contains the document of the machine that it was measured on. `dltune plan --machine FILE`
+plans for another machine. A *core* is a physical core; all documents refer to it by its position in
+`cores`, counted from 0. A *tile* is a group of cores that share a cache which not all cores of the
+machine share.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ SCHEMA = "dltune.machine/1"
 
 
 class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One physical core.
+    """A physical core.
 
-    `cpus`: its hardware threads as the system numbers them, allowed ones only.
+    `cpus`: the operating system's numbers of the core's hardware threads; allowed CPUs only.
+    `tile`: number of the core's tile. List the cores of a tile one after the other.
+    `socket`, `numa`: the operating system's numbers of socket and memory node.
     """
 
     cpus: tuple[int, ...]
@@ -32,10 +34,12 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Memory beside that which ops compute in.
+    """Slower memory in addition to the main memory.
 
-    `bytes` that it holds. `bandwidth` between the two in bytes/s, each way on its own; `latency`:
-    seconds that each copy takes besides.
+    `name`: name for people.
+    `bytes`: size.
+    `bandwidth`: bytes per second between this memory and the main memory, in each direction.
+    `latency`: additional seconds per copy.
     """
 
     name: str
@@ -45,14 +49,19 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The cores a job may use.
+    """A machine, or the part of it that the job can use.
 
-    `quota` is the cgroup's CPU time limit in CPUs (None: no limit). `shared_cache` is the size of
-    the cache that a tile shares, `memory` the main memory a job may use, both in bytes.
-    `smt_throughput` is the throughput of a core running two hardware threads, relative to one
-    (None: not known or no SMT). `peak_flops` (flop/s) and `peak_bandwidth` (bytes/s of main memory)
-    are what all cores reach together at most; None: not known, as dltune does not measure them.
-    `tiers`: memory beside `memory`, the fastest first.
+    `name`: CPU model, for people.
+    `cores`: physical cores.
+    `quota`: CPU time limit of the control group, in CPUs; null without a limit.
+    `shared_cache`: size in bytes of the cache that a tile shares.
+    `memory`: main memory that a job can use, in bytes.
+    `smt_throughput`: throughput of a core that runs two hardware threads, relative to one thread;
+      null if unknown or without SMT.
+    `peak_flops`, `peak_bandwidth`: peak performance of all cores together, in operations per second
+      and in bytes of main memory per second. If null, `dltune show` uses the highest rate of the
+      ops.
+    `tiers`: slower memory, the fastest first.
     """
 
     schema: str

@@ -1,7 +1,7 @@
-"""What was seen of a job while it ran under its own settings: cores, memory, Python, graphs.
+"""Observation of a job under its own settings: cores, memory, Python and graphs.
 
-Times are seconds, sizes bytes. *Cores* are CPU seconds a second. None is "could not be seen"; why
-not stands in `Observation.unseen`.
+Times are in seconds and sizes in bytes; *cores* are CPU seconds per second. A null value could not
+be observed; `unseen` gives the reason.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ Activity = Literal[
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`share` of the looks at the main thread that found it at this. `lines` of the job's own, the
-    most frequent first, each with its share of all looks."""
+    """Share of an activity of the main thread.
+
+    `activity`: `step`: a graph runs; `tracing`: a graph is traced or compiled; `input`: waits for
+      the next batch; `queue`: waits for another thread or process of the job; `reading`: reads
+      values of tensors; `eager`: runs a single op; `saving`; `validation`; `fit`: Keras prepares or
+      ends a step; `call`: a step is called, before or after its graph; `python`: anything else.
+    `share`: share of the samples.
+    `lines`: lines of the job's code, the most frequent first, each with its share of all samples.
+    """
 
     activity: Activity
     share: float
@@ -41,8 +48,14 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`shares` add up to 1. `generator`: of the looks, those at which another thread ran Python for
-    the input pipeline; `generator_lines` as `Share.lines`."""
+    """Python samples of the process that trains.
+
+    `pid`: process.
+    `looks`: number of samples.
+    `shares`: activities of the main thread; they add up to 1.
+    `generator`: share of the samples in which another thread ran Python for the input pipeline.
+    `generator_lines`: lines of that code.
+    """
 
     pid: int
     looks: int
@@ -52,15 +65,23 @@ class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the job, over the `seconds` that it was seen.
+    """A process of the job.
 
-    `cpu`: cores that it had, `kernel`: those of them in the kernel; `queued`: cores that its
-    threads were ready for and did not have. `cpus`: those that any of its threads may run on;
-    `ranks`: how many of the job there are on this node, as a launcher told it, None without one.
-    `framework`: what it has loaded, as documents call it; `intra`, `inter`: its threads, None where
-    it has not told. `faults`: minor page faults a second. `resident`: bytes in memory at the
-    end, without those of files; `growth`: of them, bytes a second, None where it was not seen for
-    long enough, or has ended. `parent`: the pid of the process that started it.
+    `pid`, `parent`: process and parent process.
+    `command`: command line.
+    `seconds`: duration of the observation.
+    `cpu`: cores used.
+    `kernel`: part of `cpu` spent in the kernel.
+    `queued`: cores that its threads were ready for and did not get.
+    `threads`: number of threads.
+    `cpus`: CPUs that any of its threads can run on.
+    `ranks`: ranks of the job on this node, as the launcher reports; null without a launcher.
+    `framework`: framework that the process has loaded.
+    `intra`, `inter`: the framework's thread settings; null if unknown.
+    `faults`: minor page faults per second.
+    `resident`: bytes in memory at the end, without files.
+    `growth`: growth of `resident` in bytes per second; null if the observation was too short or the
+      process has ended.
     """
 
     pid: int
@@ -88,7 +109,12 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A process that is not the job's. `cpu`: cores that it had."""
+    """A process that does not belong to the job.
+
+    `pid`: process.
+    `command`: command line.
+    `cpu`: cores used.
+    """
 
     pid: int
     command: str
@@ -96,13 +122,20 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`cpus`: those that a job can have here, if nothing binds it, of the machine's `online` ones;
-    `quota`: the tightest limit on the job's CPU time, in cores; `throttled`: share of the time that
-    it stood still for it. `others`: cores that processes which are not the job's had of those that
-    the job may run on, `neighbours` those with the most of any; `stolen`: cores that the hypervisor
-    gave to other machines. `available`: bytes of memory that may still be had; `memory_limit`:
-    bytes that the job's control group may have, and `reclaims`: how often a second it came to that
-    limit. `hyperthreads`: the CPUs of each core that has several of `cpus`."""
+    """The host during the observation.
+
+    `cpus`: CPUs that a job can have here if nothing restricts it.
+    `online`: number of CPUs of the machine.
+    `quota`: lowest CPU time limit of the job, in cores; null without a limit.
+    `throttled`: share of the time in which the limit stopped the job.
+    `others`: cores that other processes used, of those that the job can run on.
+    `neighbours`: the processes that used most of them.
+    `stolen`: cores that the hypervisor gave to other machines.
+    `memory_limit`: memory limit of the job's control group.
+    `reclaims`: number of times per second that the control group reached its limit.
+    `available`: bytes of memory that are still available.
+    `hyperthreads`: CPUs of each core that has several.
+    """
 
     cpus: tuple[int, ...]
     online: int
@@ -123,15 +156,23 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the process that trains. `traced`: graphs that it made during the watch; `once`: those of
-    them that ran at most once; `again`: those of the function of which it made the most. `eager`:
-    seconds of ops that ran one by one, `waited` of those of them that waited for input (None where
-    nobody counts these). XLA compiled clusters for so many new sets of input shapes
-    (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers ended. In `denormal`
-    of `denormal_looks` its main thread had computed with denormal numbers since the look before.
-    `flushed`: time of a step in which these were taken for zero over one before, where it was
-    tried. `period`: seconds from one step to the next, in the mean, while nothing was recorded,
-    once its ops had been measured (None: not known)."""
+    """Graphs and steps of the process that trains.
+
+    `traced`: graphs created during the observation.
+    `once`: those that ran at most once.
+    `again`: graphs created for the function with the most graphs.
+    `eager`: seconds of ops that ran one by one.
+    `waited`: part of `eager` spent waiting for input; null if not counted.
+    `compilations`: new sets of input shapes for which XLA compiled a cluster.
+    `compiling`: seconds of these compilations.
+    `steps`: completed steps of PyTorch optimizers.
+    `denormal_looks`: samples that checked for denormal numbers.
+    `denormal`: samples in which the main thread had computed with denormal numbers since the sample
+      before.
+    `flushed`: step time with denormal numbers treated as zero, divided by the step time before;
+      null if not tried.
+    `period`: mean time from one step to the next while nothing is recorded; null if unknown.
+    """
 
     traced: int
     once: int
@@ -148,7 +189,16 @@ class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Over so many `seconds`. `cost`: share of one CPU that it took to watch."""
+    """Observation of a job under its own settings.
+
+    `seconds`: duration.
+    `host`: the host.
+    `processes`: processes of the job.
+    `python`: Python samples; null if Python was not observed.
+    `graphs`: graphs and steps; null if unknown.
+    `cost`: share of one CPU that the observation used.
+    `unseen`: things that could not be observed, with the reason.
+    """
 
     seconds: float
     host: Host

@@ -1,7 +1,7 @@
-"""The document of operators' times: what parts of operators take on one device, measured.
+"""The document of operator times: measured times of parts of operators on one kind of device.
 
-A part is known by what decides its time: its operator's type, and the shapes that it reads and
-gives out. Times are seconds.
+`dltune plan parallelism --times FILE --measure TIME` writes it. A part is identified by the type of
+its operator and the shapes that it reads and writes. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ SCHEMA = "dltune.operator-times/1"
 
 
 class PartTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one part, forwards, and backwards to all that it reads and learns. `inputs` and `output`:
-    shapes, the samples first; `data`: it reads what the step is given, to which no gradients go."""
+    """Time of one part of an operator.
+
+    `type`: type of the operator.
+    `inputs`, `output`: shapes, with the samples in the first dimension.
+    `forward`: time of the forward pass.
+    `backward`: time of the gradients of all inputs and weights.
+    `data`: true if the part reads the step's input data, which needs no gradient.
+    """
 
     type: str
     inputs: tuple[tuple[int, ...], ...]
@@ -29,9 +35,15 @@ class PartTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OperatorTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On devices of one `kind`, `devices` of which share a host, with so many `cores` each.
-    `framework`: what ran the operators, and its version. `update`: seconds in which a byte of
-    weights is updated."""
+    """Operator times on one kind of device.
+
+    `kind`: kind of device, as in a topology.
+    `devices`: devices that share a host.
+    `cores`: cores per device.
+    `framework`: framework and version that ran the operators.
+    `update`: time to update one byte of weights.
+    `parts`: measured parts.
+    """
 
     schema: str
     kind: str

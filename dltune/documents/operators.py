@@ -1,6 +1,15 @@
 """The operators document: a network as operators whose outputs can be divided over devices.
 
-Times are seconds, sizes bytes. Operators and weights are meant by their positions in the document.
+Write it by hand or with another program. `dltune plan parallelism` also makes it from a profile and
+for published networks. Sizes are in bytes. Operators, dimensions and weights are referred to by
+position, counted from 0.
+
+A type is any text. `dltune plan parallelism --measure` can run the types of a profile and these
+types: `conv`, `depthwise`, `max_pool` and `avg_pool` with window and stride (`conv 3x3/2`);
+`einsum` with its equation (`einsum bnts,bsnh->btnh`); `dense`, `lstm`, `attention`, `embedding`,
+`add`, `multiply`, `concat`, `mean`, `loss`; and the element-wise types `bias`, `batch_norm`,
+`layer_norm`, `relu`, `gelu`, `tanh`, `sigmoid`, `softmax`, `scale`, `dropout`. Element-wise types
+can follow another type: `conv 3x3/2 bias batch_norm relu`.
 """
 
 from __future__ import annotations
@@ -22,7 +31,13 @@ Kind = Literal["sample", "attribute", "parameter", "whole"]
 
 
 class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of an operator's output: `size` positions."""
+    """A dimension of an operator's output.
+
+    `name`: name of the dimension.
+    `size`: number of positions.
+    `kind`: `sample`; `attribute` of a sample; `parameter`, which divides the weights too (at most
+      one dimension); `whole`, which is never divided.
+    """
 
     name: str
     size: int
@@ -30,10 +45,16 @@ class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Region(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is read of one dimension of an input for the positions from `low` to below `high` of the
-    output's dimension `of`: from low * stride + start to below
-    (high - 1) * stride + start + extent, as far as the input goes. Without `of` it is from `start`
-    to below start + extent for all."""
+    """The part of an input dimension that a part of the output reads.
+
+    Positions `low` to `high` (excluded) of the output dimension `of` need the input positions from
+    low * stride + start to (high - 1) * stride + start + extent (excluded), as far as the input has
+    them. Without `of`, every part reads the positions from `start` to start + extent.
+
+    `extent`: number of positions read.
+    `of`: output dimension that determines the region; null if the region is always the same.
+    `stride`, `start`: see above.
+    """
 
     extent: int
     of: int | None = None
@@ -42,28 +63,41 @@ class Region(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The output of `operator`, one of those before. `regions`: of each of its dimensions."""
+    """An input of an operator.
+
+    `operator`: position of an earlier operator whose output is read.
+    `regions`: one region per dimension of that output.
+    """
 
     operator: int
     regions: tuple[Region, ...]
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What operators learn together; `bytes` of them, none is that of no other."""
+    """Weights that operators learn together.
+
+    `name`: name of the group.
+    `bytes`: size. Groups do not overlap.
+    """
 
     name: str
     bytes: int
 
 
 class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One operator, forwards and backwards.
+    """An operator with its forward and backward pass.
 
-    `type`: those of one type with the same local shapes take the same time. `dimensions`: of its
-    output, one of kind "parameter" at most. `weights`: what it learns. `element`: bytes of a number
-    of the output. `flops` and `backward_flops`: floating-point operations of the whole, those of
-    the gradients to all that it reads and learns. `gradient`: whether any reaches what it gives out
-    (none does where it only hands the step its data). `block`: a name that operators have in common
-    which do the same in the network, as the steps of one recurrent layer (empty: its own).
+    `name`: unique name.
+    `type`: operators with the same type and the same local shapes take the same time.
+    `dimensions`: one to four dimensions of the output.
+    `flops`: floating-point operations of the whole forward pass.
+    `backward_flops`: floating-point operations of all gradients.
+    `inputs`: outputs of earlier operators that it reads.
+    `weights`: position of the weights that it learns; null for none.
+    `element`: bytes per number of the output.
+    `gradient`: false if the output needs no gradient, such as input data.
+    `block`: name shared by operators that do the same in the network, such as the steps of a
+      recurrent layer; empty for none.
     """
 
     name: str
@@ -84,7 +118,12 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Operators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A network; each operator stands after those that it reads."""
+    """A network as a list of operators.
+
+    `name`: name of the network.
+    `operators`: operators; each follows the operators that it reads.
+    `weights`: groups of weights.
+    """
 
     schema: str
     name: str

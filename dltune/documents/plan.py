@@ -1,7 +1,7 @@
-"""The plan document: decisions, and the predictions they rest on.
+"""The plan document: decisions, and the predictions on which they rest.
 
-Each planner owns one section; a plan may hold several. A person can read, edit and commit it.
-`dltune.planners.plan` reads it whole: it knows each section's planner.
+`dltune plan`, `dltune tune` and `dltune diagnose --plan` write it; `dltune run` and `dltune bench`
+read it. You can read, edit and commit it. Each planner owns one section; a plan can hold several.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`profile` is the SHA-256 of the profile's content, `machine` the fingerprint of the machine
-    planned for, `framework` what ran the job (None: nothing in the plan depends on it),
-    `signatures` the graphs of the steps it was made for. `sections`: what each planner decided, by
-    the planner's name. `tasks`: those that run these graphs, where the job has several."""
+    """A plan.
+
+    `profile`: SHA-256 of the profile's content.
+    `machine`, `machine_name`, `cores`: fingerprint, name and number of cores of the machine that
+      the plan is for.
+    `framework`: framework that ran the job; null if no section depends on it.
+    `signatures`: graphs that the plan was made for; empty if it fits any graph.
+    `tasks`: tasks that run these graphs, such as `/job:worker/task:0`, if the job has several.
+      Other tasks are left alone.
+    `sections`: sections by planner name, in the order in which they take effect.
+    """
 
     schema: str
     created: str

@@ -1,7 +1,8 @@
-"""The profile document: what was measured, and nothing decided.
+"""The profile document: the measurements of one job. `dltune profile` writes it.
 
-Times are seconds, sizes are bytes. An *op* is a key (op type, input dtypes and shapes, the
-attributes that change the work); a *node* is one place in a graph that runs an op.
+Times are in seconds and sizes in bytes. An *op key* stands for all runs of an op that do the same
+work: op type, input types and shapes, and the attributes that change the work. A *node* is one
+place in a graph that runs an op.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A performance counter over the runs of an op at one case.
+    """A performance counter over the runs of an op in one case.
 
-    `value`: the mean of a run, over the op's executor thread and workers, in events (for clocks:
-    seconds). `spread` as in `OpTime`. `running`: the least share of a run's time in which the
-    kernel counted; below 1 the value was scaled up by it.
+    `event`: name of the event.
+    `value`: mean per run, over the thread that runs the op and its workers; in seconds for clocks.
+    `spread`: half the interquartile range divided by the median.
+    `samples`: number of counted runs.
+    `running`: lowest share of a run in which the kernel really counted; below 1 the value was
+      scaled up by it.
     """
 
     event: str
@@ -70,9 +74,15 @@ class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An op's time at one thread count and placement, ops serialised.
+    """Times of an op at one thread count and placement, with ops run one at a time.
 
-    `spread` is half the interquartile range of the samples divided by their median.
+    `threads`: thread count.
+    `placement`: `shared` fills whole tiles, so that threads share caches; `spread` uses one thread
+      per tile while possible. One thread is always `spread`.
+    `samples`: number of timed runs.
+    `min`, `median`: seconds per run.
+    `spread`: half the interquartile range divided by the median.
+    `counts`: performance counters of this case.
     """
 
     threads: int
@@ -85,11 +95,18 @@ class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One op key.
+    """An op key with its measured times.
 
-    `count`: how often a round of the steps runs it. `own`: its median time under the job's own
-    settings, not serialised. `times` is empty for an op that dltune does not control: an
-    asynchronous kernel, or one that may wait for another.
+    `key`: op type, input types and shapes, and the attributes that change the work; unique in a
+      profile.
+    `type`: op type.
+    `inputs`: types and shapes of the inputs.
+    `count`: runs of the op in one round of the steps; 0 for an op of peers only.
+    `output_bytes`: size of the outputs of one run.
+    `own`: median time under the job's own settings, with other ops running at the same time; null
+      if never observed.
+    `times`: one entry per measured thread count and placement; empty for an op that dltune does not
+      control: an asynchronous kernel, or an op that can wait for another.
     """
 
     key: str
@@ -102,8 +119,13 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node gave out at one of its slots. `alias`: the node's input whose memory it is; None
-    where it is its own."""
+    """An output of a node.
+
+    `dtype`: element type.
+    `bytes`: size.
+    `alias`: position of the node's input whose memory the output uses; null if it has its own
+      memory.
+    """
 
     dtype: str
     bytes: int
@@ -111,11 +133,12 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a send, a receive or a collective meets its like.
+    """The other side of a send, a receive or a collective.
 
-    `rendezvous`: what it is called there. `sender` and `receiver`: devices, empty for a collective
-    of `members`. `answer`: of a receive from another task, that this sends it only when something
-    has come to it, as far as its part of the step was told.
+    `rendezvous`: name under which the two sides meet.
+    `sender`, `receiver`: devices; empty for a collective.
+    `members`: number of participants of a collective.
+    `answer`: true for a receive whose sender first waits for data from this task.
     """
 
     rendezvous: str
@@ -135,16 +158,25 @@ class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One node of an executed graph.
+    """A node of an executed graph.
 
-    `op` indexes `Profile.ops` (None: it never ran a kernel, such as a constant). `inputs`: by its
-    input slots, the nodes whose tensors it reads, and `slots` their output slots (empty: all 0).
-    `control`: nodes that it waits for besides. `outputs`: its tensors by slot (empty: not told).
-    `repeats`: runs per execution (more than one in a loop, 0 when the node did not run).
-    `start` and `end` are seconds since the first op of one sampled execution under the job's own
-    settings, `live` the bytes that the allocator held at its end, `scratch` those that it took and
-    gave back in between. `stateful`: it keeps something from one run to the next, or changes what
-    it reads.
+    `name`, `type`: name and op type in the graph that ran, after the framework's rewriting.
+    `op`: position in the profile's `ops`; null for a node that never ran a kernel, such as a
+      constant.
+    `inputs`: by input slot, positions of the nodes whose tensors it reads. Back edges of a loop
+      (from `NextIteration`) are included.
+    `slots`: by input slot, output slots of these nodes; empty if all are 0.
+    `control`: positions of further nodes that must finish before it.
+    `outputs`: by output slot, the tensors of the first recorded run; empty if unknown.
+    `output_bytes`: size of all outputs.
+    `repeats`: runs per execution of the graph: more than 1 in a loop, 0 for a node that did not
+      run.
+    `start`, `end`: time since the first op, in one sampled execution under the job's own settings;
+      null if the node did not run in it.
+    `live`: bytes that the allocator held at its end in that execution.
+    `scratch`: bytes that its kernel allocated and released; null if unknown.
+    `partner`: the other side of a send, a receive or a collective.
+    `stateful`: true if the node keeps state between runs, or changes an input.
     """
 
     name: str
@@ -176,7 +208,12 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Repeated measurements of one quantity, in seconds. `spread` as in `OpTime`."""
+    """Repeated measurements of one quantity.
+
+    `samples`: number of measurements.
+    `min`, `median`: seconds.
+    `spread`: half the interquartile range divided by the median.
+    """
 
     samples: int
     min: float
@@ -185,11 +222,12 @@ class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a step's wall time goes to, in seconds of one execution; all parts make up the wall.
+    """A part of a step's wall time. All parts add up to the wall time.
 
-    `ops`: some op runs. `executor`: between an execution's first op and its last, none does.
-    `input` and `communication`: nothing runs but ops that wait for data, or for another process.
-    `python`: between executions, none of these.
+    `name`: `ops`: at least one op runs; `executor`: between the first and the last op of an
+      execution, and none runs; `input` and `communication`: only ops that wait for data or for
+      another process run; `python`: between executions.
+    `seconds`: time per execution.
     """
 
     name: PartName
@@ -197,9 +235,10 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the job's Python that its main thread was seen at between executions.
+    """A line of the job's Python code, observed in its main thread between executions.
 
-    `share` of such looks.
+    `where`: file, line and function.
+    `share`: share of the samples.
     """
 
     where: str
@@ -207,7 +246,11 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All ops of an execution together that dltune controls, where each of them ran so."""
+    """Total time of the ops that dltune controls, all run in the same case.
+
+    `threads`, `placement`: the case.
+    `ops`: time of these ops in one execution.
+    """
 
     threads: int
     placement: Placement
@@ -215,10 +258,12 @@ class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Collective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What this process and others sum up in each execution, when the node at `node` asks for it.
+    """A gradient sum over ranks, once per execution.
 
-    `took`: from its begin to its end, under the job's own settings; of those that go on beside one
-    another, its part by bytes.
+    `node`: position of the node that starts the sum.
+    `bytes`: size.
+    `took`: time from begin to end under the job's own settings; sums that overlap share the time in
+      proportion to their bytes.
     """
 
     node: int
@@ -227,11 +272,20 @@ class Collective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A graph whose executions repeat: a training step, or one of several (a GAN's two).
+    """A graph whose executions repeat: a training step, or one of several (a GAN has two).
 
-    `device` with its task, as the framework names it (empty: not told).
+    `signature`: digest of the graph.
+    `name`: name of the function.
+    `executions`: number of executions observed.
+    `share`: share of the total op time.
     `wall`: from the start of one execution to the start of the next, under the job's own settings.
-    `span`: from an execution's first op to its last, likewise. `share` is its part of all op time.
+    `span`: from the first op of an execution to its last, under the job's own settings.
+    `nodes`: nodes of the graph.
+    `parts`: parts of the wall time.
+    `lines`: Python code that ran between executions.
+    `device`: device with its task, as the framework names it; empty if unknown.
+    `tried`: total op time of an execution, by thread count and placement.
+    `collectives`: gradient sums of the execution.
     """
 
     signature: str
@@ -249,13 +303,17 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How tensors came from one task to another in the steps of the measured one, by the
-    framework's own transport: after `delay` seconds of a step one after the other, each in `each`
-    seconds and its bytes over `bandwidth`, in bytes a second.
+    """A network link, estimated from the tensors that one task received from another.
 
-    `bandwidth` is None when arrivals do not follow the bytes, as when both tasks are on one host.
-    `transfers`: so many were seen. `fit`: the part of their times' variance that this explains
-    (R²).
+    Tensors arrive one after the other, after `delay` seconds of a step; each takes `each` seconds
+    plus its bytes divided by `bandwidth`.
+
+    `sender`, `receiver`: tasks.
+    `delay`, `each`: seconds.
+    `bandwidth`: bytes per second; null if arrival times do not depend on the size, for example when
+      both tasks share a host.
+    `transfers`: number of transfers observed.
+    `fit`: part of the variance of the transfer times that this model explains (R²).
     """
 
     sender: str
@@ -268,9 +326,15 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What ran the job's ops, such as "tensorflow"; `git`: its build, `python`: the version of the
-    interpreter that it ran in. `lacks`: instructions that the machine has and that it was compiled
-    without, as it tells itself ("AVX2", "FMA"); None: not told."""
+    """The framework that ran the job.
+
+    `name`: `tensorflow`, `pytorch` or `jax`.
+    `version`: version of the framework.
+    `git`: revision that the framework was built from.
+    `python`: version of the job's Python.
+    `lacks`: CPU instructions that the machine has and the framework was built without, such as
+      `AVX2`; null if unknown.
+    """
 
     name: str
     version: str
@@ -302,21 +366,34 @@ def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The job's own thread settings as its framework resolved them."""
+    """Thread settings of the job, as the framework resolved them.
+
+    `intra`: threads within an op.
+    `inter`: ops at the same time.
+    """
 
     intra: int
     inter: int
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that the framework's CPU allocator held: between steps, and at most within one."""
+    """Memory held by the framework's CPU allocator.
+
+    `live`: bytes between steps.
+    `peak`: highest number of bytes within a step.
+    """
 
     live: int
     peak: int
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Time with something over time without it: the median of pairs and its 95 % interval."""
+    """Time with a measure divided by time without it.
+
+    `pairs`: number of pairs measured.
+    `median`: median of the pairs.
+    `low`, `high`: 95 % confidence interval of the median.
+    """
 
     pairs: int
     low: float
@@ -325,8 +402,14 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One event over one interval of the job: in its ops, elsewhere in the threads that run ops,
-    in all other threads, and in the process as the kernel accounts for it."""
+    """A counter over one interval of the job, by place.
+
+    `event`: name of the event.
+    `ops`: in ops.
+    `gaps`: in the threads that run ops, outside ops.
+    `others`: in all other threads.
+    `process`: in the whole process, as the kernel accounts for it.
+    """
 
     event: str
     ops: float
@@ -336,10 +419,16 @@ class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How counters were read. `asked`: a preset or the user's list; `why`: a sentence on what
-    could be counted here. `groups`: events of one group were counted together, groups in turns.
-    `overhead`: the step with ops recorded, not counted, over the plain step. `fault_seconds`: what
-    the first touch of a page cost on this machine before the job started."""
+    """Performance counters of the profile.
+
+    `asked`: preset or events that the user named.
+    `why`: sentence that explains the choice of events.
+    `groups`: events counted together; groups take turns.
+    `totals`: counters over one interval of the job.
+    `overhead`: step time with ops recorded, divided by plain step time, both under the job's own
+      settings.
+    `fault_seconds`: cost of the first access to a memory page on this machine.
+    """
 
     asked: str
     why: str
@@ -350,16 +439,27 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`partial` is the reason why the profile is incomplete, None when it is whole. `under`: the
-    settings around the ops that the job ran under, threads and CPUs left out.
+    """A profile: what was measured, without any decision.
 
-    Where the job has several tasks, `steps` are those of one, the measured. `peers`: those of the
-    others that exchange tensors with it, as far as they ran under the same dltune; their ops were
-    not measured on their own. `links`: by which the measured task's tensors came.
+    If the job has several tasks, `steps` are those of the measured task.
 
-    `roofs`: what the machine itself reaches at most; None: not measured. `calls`: a step of
-    PyTorch's as its memory is planned, `compiled`: that of a script that compiles it; None: not
-    told.
+    `machine`: machine on which the job was measured.
+    `framework`: framework that ran the job.
+    `settings`: thread settings of the job.
+    `interval`: interval of the hill climbing, in threads.
+    `steps`: graphs whose executions repeat.
+    `ops`: op keys of all steps.
+    `memory`: allocator's memory; null if unknown.
+    `notes`: remarks for the reader.
+    `counters`: performance counters; null if none were counted.
+    `under`: settings section of the plan that was in force during the measurement; null without a
+      plan.
+    `peers`: steps of other tasks that exchange tensors with the measured task. Their ops have no
+      times of their own.
+    `links`: network links to the measured task.
+    `roofs`: peak performance of the machine; null if not measured.
+    `calls`: a PyTorch step as a list of operator calls, for memory plans; null if not recorded.
+    `compiled`: a step compiled by PyTorch; null for other jobs.
     """
 
     schema: str

@@ -1,7 +1,8 @@
-"""The roofs document: what a machine's cores reach at most, in arithmetic and in moving bytes.
+"""The roofs document: the peak performance of a machine, in operations and in bytes per second.
 
-Rates are operations a second and bytes a second. Each is the most of several turns, because other
-work on the machine and beside it only takes away; the median tells how much it took.
+`dltune doctor --roofs --json` prints it, the cache folder keeps it, and profiles contain it. Each
+rate is the highest of several measurements, because other work on the machine can only lower a
+rate. The median shows how much other work there was.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ MEMORY = "memory"
 
 
 class Peak(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operations a second with these `instructions` on so many cores at once, a multiplication and
-    an addition counted as two. `width`: operations of one instruction."""
+    """Peak rate of arithmetic. A multiplication and an addition count as two operations.
+
+    `dtype`: element type.
+    `instructions`: instruction set, such as `AVX-512`.
+    `width`: operations per instruction.
+    `cores`: number of cores that ran at the same time.
+    `rate`, `median`: highest and median rate, in operations per second.
+    `turns`: number of measurements.
+    """
 
     dtype: DType
     instructions: str
@@ -37,9 +45,16 @@ class Peak(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bandwidth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes a second out of a `level` ("L1", "L2", "L3", "memory") on so many cores at once, each
-    on its own part of `bytes`. `triad`: a = b + s * c, of which what is read and what is written
-    counts, as STREAM counts it; `read`: nothing is written."""
+    """Peak rate of memory accesses, with each core on its own part of the data.
+
+    `level`: `L1`, `L2`, `L3` or `memory`.
+    `way`: `read` only reads; `triad` computes a = b + s * c and counts bytes read and written, as
+      STREAM does.
+    `bytes`: size of the data of all cores.
+    `cores`: number of cores that ran at the same time.
+    `rate`, `median`: highest and median rate, in bytes per second.
+    `turns`: number of measurements.
+    """
 
     level: str
     way: Way
@@ -51,17 +66,30 @@ class Bandwidth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A level of the caches: `bytes` that all of this machine's cores find in it together."""
+    """A level of the caches.
+
+    `level`: name of the level.
+    `bytes`: size available to all cores together.
+    """
 
     level: str
     bytes: int
 
 
 class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`fingerprint`: of the machine, its limits and the kernels, for which this holds. `cpu`: its
-    name; `cores`: how many "all" are. `frequency` of one core at work, in Hz. `caches`: the nearest
-    first. `unsettled`: of so many rates no other turn came near the best one, as on a machine that
-    is never quiet: the true ones may be higher. `notes`: what could not be measured, and why."""
+    """Peak performance of one machine.
+
+    `fingerprint`: digest of the CPU (model, microcode, flags), the process' cores and quota, the
+      caches and the measuring kernels. The values are only valid for this fingerprint.
+    `cpu`: CPU model.
+    `cores`: number of cores.
+    `frequency`: frequency of one busy core, in Hz.
+    `peaks`: arithmetic rates.
+    `bandwidths`: memory rates.
+    `caches`: cache levels, the nearest first.
+    `unsettled`: number of rates that only one measurement reached. The true peak can be higher.
+    `notes`: rates that could not be measured, with the reason.
+    """
 
     schema: str
     created: str

@@ -1,7 +1,7 @@
-"""The topology document: devices, and the links between them.
+"""The topology document: devices and the links between them, for `dltune plan parallelism`.
 
-Bandwidths are bytes a second, latencies seconds. Devices, switches and kinds are meant by their
-names.
+Bandwidths are in bytes per second and latencies in seconds. Devices, switches and kinds are
+referred to by name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ SCHEMA = "dltune.topology/1"
 
 
 class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of devices. `flops` and `bandwidth`: peaks a second, the latter of its memory; `share`: of
-    these, what ops come to; `overhead`: of every op. `source`: where the figures are from."""
+    """A kind of device.
+
+    `name`: name of the kind.
+    `flops`: peak arithmetic rate, in operations per second.
+    `bandwidth`: peak rate of the device's memory, in bytes per second.
+    `overhead`: seconds per op in addition to its work.
+    `share`: share of the peak rates that ops reach.
+    `source`: where the values come from.
+    """
 
     name: str
     flops: float
@@ -29,7 +36,12 @@ class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`host`: devices of one host add up their gradients before hosts do so with each other."""
+    """A device.
+
+    `name`: name of the device.
+    `kind`: name of its kind.
+    `host`: host of the device. Gradients are summed within a host first.
+    """
 
     name: str
     kind: str
@@ -37,8 +49,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Between two devices or switches. `shared`: both directions share the bandwidth; else each has
-    it."""
+    """A link between two devices or switches.
+
+    `ends`: names of the two ends.
+    `bandwidth`: bytes per second.
+    `latency`: seconds.
+    `shared`: true if both directions share the bandwidth; otherwise each direction has it.
+    """
 
     ends: tuple[str, str]
     bandwidth: float
@@ -47,10 +64,18 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`overlap`: whether a device goes on with other ops while it sends. `all_reduce` and
-    `all_to_all`: how many times longer a byte takes in these collectives than sent alone, of a
-    framework that has them (XLA's; a plan that is not for one does without). `source`: where the
-    links' figures are from."""
+    """Devices and links.
+
+    `name`: name of the topology.
+    `kinds`: kinds of devices.
+    `devices`: devices.
+    `links`: links between devices and switches.
+    `switches`: names of switches, which join links and compute nothing.
+    `overlap`: true if a device computes while it sends.
+    `all_reduce`, `all_to_all`: time per byte of this collective, divided by the time per byte of a
+      plain transfer. Only used for plans for JAX and Keras.
+    `source`: where the links' values come from.
+    """
 
     schema: str
     name: str

@@ -1,6 +1,7 @@
-"""What a search for settings has found so far, so that it can be taken up again.
+"""The tune document: the state of a search for settings. `dltune tune` keeps it next to its plan
+and removes it when the search is complete.
 
-Ratios are seconds of a step over those of `against` in the same round: below 1 is faster.
+Ratios are step times divided by the step times of `against` in the same round. Below 1 is faster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ SCHEMA = "dltune.tune/2"
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A candidate beside the best one of that time, round by round. `why` is a sentence."""
+    """A candidate compared with the best settings at that time.
+
+    `candidate`: settings of the candidate.
+    `against`: best settings at that time.
+    `verdict`: result of the comparison.
+    `ratios`: one ratio per round.
+    `why`: explanation of the verdict.
+    """
 
     candidate: tuple[Choice, ...]
     against: tuple[Choice, ...]
@@ -26,9 +34,14 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`machine` is the machine's fingerprint; `framework` what runs the job, null where it had not
-    told yet. `options` are the choices that the search may try, in
-    that order; `spent` the seconds of the budget that are gone."""
+    """The state of a search.
+
+    `machine`: fingerprint of the machine.
+    `framework`: framework that runs the job; null if not known yet.
+    `options`: choices that the search can try, in this order.
+    `spent`: seconds of the budget already used.
+    `trials`: completed trials.
+    """
 
     schema: str
     created: str

@@ -24,8 +24,12 @@ EARLIER = "dltune.gate-history/1"  # its points have no ratios
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A verdict of one gate, figures as in its result. `ratios`: head over base of each round whose
-    two sides were measured together."""
+    """A verdict of one gate, with the values of its result.
+
+    `metric`, `unit`, `over`, `limit`, `outcome`, `median`, `low`, `high`, `head`: as in the
+      verdict.
+    `ratios`: head divided by base in each round that measured both together.
+    """
 
     metric: str
     unit: Unit
@@ -40,7 +44,14 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One gate. `machine`: its fingerprint. `command`: none in lines of earlier versions."""
+    """A line of the history file: one gate.
+
+    `machine`: fingerprint of the machine.
+    `base`, `head`: commits.
+    `outcome`: outcome of the gate.
+    `points`: verdicts.
+    `command`: measured command. Gates of the same command belong together.
+    """
 
     schema: str
     created: str
@@ -95,17 +106,21 @@ def load(path: Path) -> list[Entry]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=None) from None
     entries = []
     for number, line in enumerate(lines, 1):
         try:
             found = msgspec.json.decode(line, type=Entry)
         except NOT_JSON as error:
             raise UsageError(
-                f"{path}, line {number}, is not a gate: {error}", remedy="name another history file"
+                f"{path}, line {number}, is not a gate result: {error}",
+                remedy="use another history file",
             ) from None
         if found.schema not in (SCHEMA, EARLIER):
-            raise UsageError(f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}")
+            raise UsageError(
+                f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}",
+                remedy="use another history file",
+            )
         refuse(f"{path}, line {number}", list(_faults(found)))
         entries.append(found)
     return entries
@@ -140,4 +155,4 @@ def append(path: Path, added: Entry) -> None:
                     path.unlink()
                 raise
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}", remedy=None) from None

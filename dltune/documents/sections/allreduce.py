@@ -1,7 +1,7 @@
-"""The plan's section on Horovod: its background thread's cores, sleeps, bins and knobs.
+"""The plan's section on Horovod: cores, sleeps and bins of its background thread, and its settings.
 
-Each part can be left out (None): then stock Horovod decides. The names of the methods are those of
-Pumma's thesis on parallel I/O and computational imbalance, section 6.3.
+Each part can be null: then Horovod decides. The method names are those of Pumma's thesis, section
+6.3.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ Controller = Literal["mpi", "gloo"]
 
 
 class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """SCP (section 6.3.3): the cores of one local rank, by component.
+    """Cores of one local rank, by component (SCP, section 6.3.3). Components can share cores; none
+    is empty.
 
-    Indices of the machine's cores. `helpers` are threads of MPI or gloo, `input` those of tf.data.
-    Components may share cores; none may be empty.
+    `background`: Horovod's background thread.
+    `helpers`: threads of MPI or gloo.
+    `compute`: ops.
+    `input`: threads of tf.data.
     """
 
     background: tuple[int, ...]
@@ -33,11 +36,12 @@ class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """TOPO (section 6.3.4): tensors that travel together, once the last of them is there.
+    """Tensors that travel together once the last of them is available (TOPO, section 6.3.4).
 
-    `tensors`: positions in the list of dense gradients that the job hands to Horovod (the order of
-    its variables). `bytes`: of all that travels. `elements`: of one tensor that travels in several
-    bins, the first element (flattened) that is in this one and the first that is not.
+    `tensors`: positions in the list of gradients that the job passes to Horovod.
+    `bytes`: size.
+    `elements`: for a tensor that travels in several bins, its first element in this bin and the
+      first element after it.
     """
 
     tensors: tuple[int, ...]
@@ -46,9 +50,10 @@ class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The bins of one call that reduces gradients, in the order in which all ranks submit them.
+    """The bins of one call that reduces gradients.
 
-    `shapes` and `dtypes` of the gradients, by which the call is recognised in the job.
+    `shapes`, `dtypes`: shapes and types of the gradients, which identify the call.
+    `bins`: bins in the order in which all ranks submit them.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -57,13 +62,12 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the background thread sleeps where it would spin or look in vain. Times are seconds.
+    """Sleeps of the background thread, in place of busy waiting.
 
-    `between_tests`: method non-blocking (the thesis's NBCS, section 6.3.2), the sleep between two
-    tests of a non-blocking collective. `agree_every`: method global-sleep (GS, section 6.3.1), all
-    ranks agree on the shortest sleep every so many cycles.
-    `rest`: the most that it sleeps from one cycle to the next while this rank has nothing to send;
-    a tensor that arrives ends it.
+    `between_tests`: seconds between two tests of a non-blocking collective (NBCS, section 6.3.2).
+    `agree_every`: number of cycles after which all ranks agree on the shortest sleep (GS, section
+      6.3.1).
+    `rest`: longest sleep in seconds while the rank has nothing to send; a new tensor ends it.
     """
 
     between_tests: float | None
@@ -72,8 +76,12 @@ class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Horovod's own settings: HOROVOD_CYCLE_TIME (here seconds), HOROVOD_FUSION_THRESHOLD (bytes),
-    HOROVOD_CACHE_CAPACITY (tensors)."""
+    """Horovod's own settings.
+
+    `cycle_time`: `HOROVOD_CYCLE_TIME`, in seconds.
+    `fusion_threshold`: `HOROVOD_FUSION_THRESHOLD`, in bytes.
+    `cache_capacity`: `HOROVOD_CACHE_CAPACITY`, in tensors.
+    """
 
     cycle_time: float
     fusion_threshold: int
@@ -81,10 +89,11 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Simulated seconds of a step under a method, or several: "original", "core-partition",
-    "core-partition+ordered-bins".
+    """A simulated method.
 
-    `background`: CPU share of a core that the background thread takes.
+    `method`: method, or combination of methods.
+    `seconds`: step time.
+    `background`: share of a core that the background thread uses.
     """
 
     method: str
@@ -93,10 +102,19 @@ class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`report`: SHA-256 of the horovod document's content. `ranks` in all, `local` on this node.
+    """Decisions for Horovod.
 
-    `threads`: TensorFlow's own pools in each rank. `yield_when_idle`: Open MPI's own setting.
-    `reasons`: why, a sentence each.
+    `report`: SHA-256 of the horovod document's content.
+    `controller`: `mpi` or `gloo`.
+    `ranks`, `local`: number of ranks in total and on this node.
+    `cores`: cores per local rank (SCP).
+    `threads`: TensorFlow's thread setting in each rank.
+    `orders`: order of bins per call that reduces gradients (TOPO).
+    `sleeps`: sleeps of the background thread; only with MPI.
+    `knobs`: Horovod's own settings.
+    `yield_when_idle`: Open MPI's `mpi_yield_when_idle`.
+    `predictions`: simulated methods.
+    `reasons`: explanations, one sentence each.
     """
 
     report: str

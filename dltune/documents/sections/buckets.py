@@ -1,5 +1,6 @@
-"""The plan's section on buckets: which gradients of PyTorch's DistributedDataParallel (DDP) travel
-together."""
+"""The plan's section on buckets: gradients of PyTorch's DistributedDataParallel (DDP) that travel
+together. Sizes are in bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from dltune.documents.faults import AMOUNT, POSITIVE, at_least, each, empty, rep
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One that is trained by ranks. `signature`: of its step's graph.
+    """A model that ranks train.
 
-    `gradients`: bytes of each, in the order in which a step has them, by which the model is
-    recognised in the job. `before`: bytes of the buckets that it has by itself. `limits`: those
-    that DDP is given: it fills a bucket until it holds so many bytes or more, the last limit is
-    that of all further ones (empty: the model is left as it is). `planned`: bytes of the buckets
-    that come of them. `seconds` of a step as it is, and `predicted` ones with these buckets.
+    `signature`: graph of its step.
+    `gradients`: size of each gradient in the order of a step; identifies the model in the job.
+    `before`: sizes of DDP's own buckets.
+    `limits`: limits passed to DDP. A bucket is complete when it reaches its limit; the last limit
+      applies to all further buckets. Empty: the model is left as it is.
+    `planned`: sizes of the resulting buckets.
+    `seconds`, `predicted`: step time without and with the plan.
     """
 
     signature: str
@@ -31,8 +34,12 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`latency`: seconds that a transfer takes whatever its size, `per_byte`: seconds for each byte
-    besides."""
+    """Buckets of DDP.
+
+    `models`: models that ranks train.
+    `latency`: seconds per transfer.
+    `per_byte`: additional seconds per byte.
+    """
 
     models: tuple[Model, ...]
     latency: float

@@ -1,4 +1,4 @@
-"""The plan's section on reading data: for each file, how the job should read it."""
+"""The plan's section on reading data: how the job should read each file. Sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Follow = Literal["ahead", "whole"]
 
 
 class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of `dltune.io.Reader`, which tells what they mean. Sizes in bytes."""
+    """Options of `dltune.io.Reader`.
+
+    `node`, `direct`, `memory`, `block`, `gap`, `parallel`, `stagger`: see `dltune.io.Reader`.
+    """
 
     node: bool
     direct: bool
@@ -29,11 +32,14 @@ class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the file at `path` is read.
+    """How a file is read.
 
-    `access`: the order in which the job wants its records. `reader`: for a job that reads by
-    `dltune.io` (None: no LMDB file). `ahead`: bytes of read-ahead hints, for `dltune.io.ReadAhead`
-    and for `follow`; 0 for none. `follow`: what `dltune run` does for an unmodified job.
+    `path`: the file.
+    `access`: order in which the job needs its records.
+    `reader`: options for a job that reads with `dltune.io`; null for a file that is not LMDB.
+    `ahead`: bytes of read-ahead hints; 0 for none.
+    `follow`: action of `dltune run` for an unmodified job: `ahead`: hints ahead of its read
+      position; `whole`: read the whole file once; null: nothing.
     """
 
     path: str
@@ -44,7 +50,12 @@ class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`report`: SHA-256 of the io document's content. `reasons`: why, a sentence each."""
+    """How data files are read.
+
+    `report`: SHA-256 of the io document's content.
+    `files`: decisions per file.
+    `reasons`: explanations, one sentence each.
+    """
 
     report: str
     files: tuple[FilePlan, ...]

@@ -1,4 +1,6 @@
-"""The plan's section on memory: in which order a step's nodes run, some of them again."""
+"""The plan's section on memory: the order of a step's nodes, in which some run again to save
+memory. Sizes are in bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,15 @@ FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", 
 
 
 class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`bytes` of what the node at `place` in `nodes` gives out at `slot`. They are copied to the
-    file once the node at `out` in `order` has run, and have left before that at `freed` begins;
-    memory is taken for them anew before that at `back`, and they are read at `use`."""
+    """A tensor that leaves memory for a file during the step.
+
+    `place`, `slot`: position of its node in `nodes`, and output slot.
+    `bytes`: size.
+    `out`: position in `order` after which it is copied to the file.
+    `freed`: position in `order` before which its memory is released.
+    `back`: position in `order` before which memory is allocated for it again.
+    `use`: position in `order` at which it is read again.
+    """
 
     place: int
     slot: int
@@ -28,28 +36,39 @@ class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `calls` (places in `Memory.calls`) give out is given up once it has been read, and they
-    are made again where it is read later. `reads`: how often each of the storages that they give
-    out is read in the backward pass, before the calls are made again and after each time."""
+    """Results of PyTorch calls that are released and computed again.
+
+    `calls`: positions in the section's `calls`.
+    `reads`: for each storage, the number of reads in the backward pass before the first
+      recomputation and after each.
+    """
 
     calls: tuple[int, ...]
     reads: tuple[tuple[int, ...], ...]
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`signature`: of the graph. `nodes`: its nodes' names. `order`: places in `nodes` as they run,
-    each once at least; what reads a result reads that of the last time.
+    """Order of a step's nodes.
 
-    `budget`: bytes that TensorFlow's allocator may hold, where that was asked. `live`: those that
-    are none of a step's results, and beside them within one `peak`, or `before` without the plan.
-    `seconds`: of all ops of a step, `added`: of what runs again. `course_before` and `course`: the
-    most bytes within a step in each of so many equal parts of its op time. `batch`: examples of a
-    step where they are not as many as in the profile. `offloaded`: what leaves memory for a file in
-    `folder` meanwhile, and `waited`, the seconds in which the step waits for those copies.
-
-    Of a step of PyTorch's, `calls`: the operators that autograd differentiates, as they are called;
-    of one that the script compiles, `compiled`: the part of what the compiler would keep for the
-    backward pass that it keeps.
+    `signature`: graph.
+    `nodes`: names of its nodes. For PyTorch, calls of one step including recomputations.
+    `order`: positions in `nodes` in execution order, each at least once.
+    `budget`: requested limit of the framework's allocator; null without one.
+    `live`: bytes that do not belong to results of the step.
+    `before`, `peak`: highest number of bytes within a step in addition to `live`, without and with
+      the plan.
+    `seconds`: time of all ops of a step.
+    `added`: time of the recomputed ops.
+    `course_before`, `course`: highest number of bytes in equal parts of the step's op time, without
+      and with the plan.
+    `batch`: examples per step if the plan changes them; otherwise null.
+    `offloaded`: tensors that leave memory.
+    `folder`: folder of the file for these tensors; null for none.
+    `waited`: seconds in which the step waits for copies.
+    `calls`: for PyTorch, operators that autograd records, in call order.
+    `given_up`: results of `calls` that are released.
+    `compiled`: for a compiled PyTorch step, the compiler's `activation_memory_budget`; otherwise
+      null.
     """
 
     signature: str

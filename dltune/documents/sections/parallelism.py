@@ -1,4 +1,4 @@
-"""The plan's section on parallelism: over which devices each operator of a network is divided."""
+"""The plan's section on parallelism: the devices over which each operator of a network is divided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ FIGURES = (
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another strategy, as simulated: the same of it as of the plan's own."""
+    """Another strategy, simulated.
+
+    `name`: name of the strategy.
+    `seconds`, `compute`, `bytes`: as in the section.
+    """
 
     name: str
     seconds: float
@@ -29,8 +33,13 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of operators' parts, each measured once: those that the plan was made with, by SHA-256, and
-    how many `parts` they are of; by which `framework`, on how many `cores` a device has."""
+    """Measured times of operator parts.
+
+    `digest`: SHA-256 of the times that the plan needs.
+    `parts`: number of parts.
+    `framework`: framework that ran them.
+    `cores`: cores per device.
+    """
 
     digest: str
     parts: int
@@ -39,14 +48,18 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An operator. `dimensions`: of its output, by name; `degrees`: into how many parts each is
-    divided; `parameter`: the one that divides what it learns, `weights` by name (empty: nothing).
+    """A divided operator.
 
-    `devices`: the place in the section's `devices` of each task; tasks are numbered by the parts'
-    positions in the dimensions and then by the replica, of which each part has `replicas`, the last
-    fastest. `axes`: for each axis of the section's mesh the dimension that it divides, None where
-    its devices compute the same. `block`: a name that operators have in common which do the same in
-    the network (empty: its own).
+    `name`, `type`: the operator.
+    `dimensions`: names of its output's dimensions.
+    `degrees`: number of parts per dimension.
+    `replicas`: devices that compute the same part.
+    `devices`: for each part in the order of the dimensions and each of its replicas (the last
+      fastest), a position in the section's `devices`.
+    `parameter`: dimension that divides the weights; null for none.
+    `weights`: name of the weights; empty for none.
+    `axes`: for each axis of the mesh, the dimension that it divides; null for none.
+    `block`: name shared by operators of one layer; empty for none.
     """
 
     name: str
@@ -62,20 +75,29 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`network` and `topology`: by name, those of published ones with the `batch` and the count
-    that they were built with; `digests`: SHA-256 of both documents' content, by which what the plan
-    was made from is known again.
+    """A strategy for a network.
 
-    `mesh`: the devices' numbers along each of its axes, the last fastest; empty where operators
-    are on blocks of devices of their own. `consumer`: what the strategy was restricted to. `hosts`:
-    of each device, by a name or an address at which the others reach it; empty where all are on
-    one.
-
-    `seconds`: of a step as simulated, `compute`: of the ops of all devices in it, `bytes`: that it
-    sends between devices; `baselines`: the same of other strategies. `bound`: no strategy of the
-    same space takes less, by this `proof` (None: not known). `proposals`: changes that the search
-    looked at, in `searched` seconds. `measured`: whether ops' times are measured, not modelled;
-    `times`: those of their parts (None: a profile's, or modelled).
+    `network`, `topology`: names.
+    `digests`: SHA-256 of the operators document and of the topology document.
+    `devices`: names of the devices.
+    `mesh`: shape of the device mesh, the last axis the fastest; empty if operators use separate
+      blocks of devices.
+    `operators`: operators in the order of the network.
+    `seconds`: simulated step time.
+    `compute`: simulated time of all ops on all devices.
+    `bytes`: bytes sent between devices per step.
+    `baselines`: other strategies.
+    `proposals`: changes that the search evaluated.
+    `searched`: duration of the search in seconds.
+    `measured`: true if the times of ops are measured, not modelled.
+    `batch`: batch size of a published network; otherwise null.
+    `bound`, `proof`: lower bound of the step time of any strategy in the same space, and its proof;
+      null if unknown.
+    `consumer`: `keras`, `jax` or `torch` if the search was restricted to strategies that it can
+      express.
+    `hosts`: for each device, the host name or address on which its process is started; empty on a
+      single host.
+    `times`: measured times of operator parts; null for times of a profile or a model.
     """
 
     network: str

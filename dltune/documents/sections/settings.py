@@ -1,6 +1,6 @@
-"""The plan's section on the settings around the ops: what was chosen, and what each did.
+"""The plan's section on settings outside the ops: the chosen settings, and the effect of each.
 
-Ratios are step times over those of the job as it was given, in the same rounds: below 1 is faster.
+Ratios are step times divided by those of the unchanged job in the same rounds. Below 1 is faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ MEASURED: frozenset[Verdict] = frozenset(("helps", "hurts", "not proven", "no di
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
-    """A setting of the space by its name, and its value there."""
+    """A setting and its value.
+
+    `setting`: name of the setting.
+    `value`: value of the setting.
+    """
 
     setting: str
     value: str
@@ -32,8 +36,14 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The median ratio of `rounds` rounds, and bounds that hold the true one with `confidence` at
-    any look (None: too few rounds for one)."""
+    """A measured ratio.
+
+    `ratio`: median ratio.
+    `low`, `high`: confidence interval of the true ratio, valid at any time of the search; null if
+      there is no bound yet.
+    `confidence`: confidence level of the interval.
+    `rounds`: number of rounds.
+    """
 
     ratio: float
     low: float | None
@@ -43,11 +53,17 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one trial came to: `choices` beside those of `beside`, over `beside` alone.
+    """The result of a trial.
 
-    `verdict` "not proven": the rounds lean to one side, but the interval holds 1; "failed": the job
-    crashed, hung or did not start under it; "no effect": there was nothing in the job that it acts
-    on; `why` says so in a sentence, and what else is to be known.
+    `choices`: settings that were tried.
+    `beside`: settings that were in force in both runs.
+    `kind`: `exact`: identical results; `rounding`: results differ by rounding; `lossy`: precision
+      or mathematics changes.
+    `verdict`: `helps`; `hurts`; `not proven`: the interval contains 1; `no difference seen`;
+      `undecided`; `failed`: the job crashed, hung or did not start; `no effect`: the setting found
+      nothing to act on.
+    `measured`: measured ratio; null without one.
+    `why`: explanation.
     """
 
     choices: tuple[Choice, ...]
@@ -59,7 +75,12 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting, or one value of it, that was not tried, and why."""
+    """A setting that was not tried.
+
+    `setting`: name of the setting.
+    `value`: value that was not tried; null for all values.
+    `why`: reason.
+    """
 
     setting: str
     value: str | None
@@ -67,11 +88,22 @@ class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SettingsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`command` is the job's that was tuned. `chosen` is what `dltune run` applies; `kind` the
-    furthest that any of it goes. `whole`: the chosen set over the job as it was given, and
-    `recommended`: over TensorFlow's recommendation of threads (None: not measured). `seconds` is
-    the budget that was spent. `overrides`: what is chosen stands in place of what the user has set
-    himself, which was found to be wrong."""
+    """Settings outside the ops.
+
+    `command`: command of the tuned job.
+    `chosen`: settings that `dltune run` applies.
+    `kind`: strongest effect on results of all chosen settings: `exact`, `rounding` or `lossy`.
+    `whole`: all chosen settings compared with the unchanged job, in fresh rounds; null if not
+      measured.
+    `recommended`: all chosen settings compared with the framework's recommended threads; null if
+      not measured.
+    `effects`: results of the trials.
+    `untried`: settings that were not tried.
+    `seconds`: part of the budget that was used.
+    `partial`: reason why the search ended early; null if it is complete.
+    `overrides`: true if chosen settings replace the user's own settings, as in plans of `dltune
+      diagnose --plan`.
+    """
 
     command: tuple[str, ...]
     chosen: tuple[Choice, ...]

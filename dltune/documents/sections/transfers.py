@@ -1,4 +1,6 @@
-"""The plan's section on transfers: in which order servers send a worker its parameters."""
+"""The plan's section on transfers: the order in which parameter servers send a worker its
+parameters. Times are in seconds.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,13 @@ SHUFFLES = 101  # orders by chance, of which the median stands for none
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tensor that comes from the task `sender`: its size, and the seconds that it travels alone
-    (None: not known)."""
+    """A tensor that a worker receives.
+
+    `tensor`: name.
+    `sender`: task that sends it.
+    `bytes`: size.
+    `seconds`: transfer time without other transfers; null if unknown.
+    """
 
     tensor: str
     sender: str
@@ -24,9 +31,13 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds` of a step from the first transfer on, where transfers come in this order ("none":
-    the median of orders by chance), and its scheduling efficiency (equation 3 of TicTac): 1 for the
-    shortest step that can be, 0 for the longest."""
+    """Simulated step under an order of transfers.
+
+    `order`: `improved`, `tac`, `tic`, or `none`: the median of random orders.
+    `seconds`: step time from the first transfer on.
+    `efficiency`: scheduling efficiency (equation 3 of TicTac): 1 for the shortest possible step, 0
+      for the longest.
+    """
 
     order: str
     seconds: float
@@ -34,9 +45,14 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one task receives in each step, in the order planned. `signature`: of its graph.
-    `lower`, `upper`: seconds between which a step lies in any order (equations 1 and 2; None
-    without times). `predictions`: that of no order first; empty without times."""
+    """Transfers to one worker.
+
+    `task`, `signature`: the worker and its graph.
+    `transfers`: transfers in the planned order.
+    `lower`, `upper`: bounds of the step time over all orders (equations 1 and 2 of TicTac); null
+      without times.
+    `predictions`: simulated orders, `none` first; empty without times.
+    """
 
     task: str
     signature: str
@@ -47,8 +63,12 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Transfers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`order`: how it was chosen. `window`: bytes that a server hands to its transport before that
-    has taken them."""
+    """Order of transfers.
+
+    `order`: method that chose the order.
+    `receivers`: workers.
+    `window`: bytes that a server hands to its transport before the transport has sent them.
+    """
 
     order: Order
     receivers: tuple[Receiver, ...]
