@@ -1,7 +1,6 @@
 """The plan's section on Horovod: cores, sleeps and bins of its background thread, and its settings.
 
-Each part can be null: then Horovod decides. The method names are those of Pumma's thesis, section
-6.3.
+Each part can be null: then Horovod decides. Sections refer to Pumma's thesis.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ Controller = Literal["mpi", "gloo"]
 
 
 class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cores of one local rank, by component (SCP, section 6.3.3). Components can share cores; none
-    is empty.
+    """Cores of one local rank, by component: the method core-partition (SCP, section 6.3.3).
+    Components can share cores; none is empty.
 
     `background`: Horovod's background thread.
     `helpers`: threads of MPI or gloo.
@@ -36,7 +35,8 @@ class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Tensors that travel together once the last of them is available (TOPO, section 6.3.4).
+    """Tensors that travel together once the last of them is available: the method ordered-bins
+    (TOPO, section 6.3.4).
 
     `tensors`: positions in the list of gradients that the job passes to Horovod.
     `bytes`: size.
@@ -64,9 +64,10 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sleeps of the background thread, in place of busy waiting.
 
-    `between_tests`: seconds between two tests of a non-blocking collective (NBCS, section 6.3.2).
-    `agree_every`: number of cycles after which all ranks agree on the shortest sleep (GS, section
-      6.3.1).
+    `between_tests`: seconds between two tests of a non-blocking collective: the method non-blocking
+      (NBCS, section 6.3.2).
+    `agree_every`: number of cycles after which all ranks agree on the shortest sleep: the method
+      global-sleep (GS, section 6.3.1).
     `rest`: longest sleep in seconds while the rank has nothing to send; a new tensor ends it.
     """
 
@@ -91,7 +92,7 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A simulated method.
 
-    `method`: method, or combination of methods.
+    `method`: `original`, a method, or a combination such as `core-partition+ordered-bins`.
     `seconds`: step time.
     `background`: share of a core that the background thread uses.
     """
@@ -107,9 +108,9 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `report`: SHA-256 of the horovod document's content.
     `controller`: `mpi` or `gloo`.
     `ranks`, `local`: number of ranks in total and on this node.
-    `cores`: cores per local rank (SCP).
+    `cores`: cores per local rank (core-partition).
     `threads`: TensorFlow's thread setting in each rank.
-    `orders`: order of bins per call that reduces gradients (TOPO).
+    `orders`: order of bins per call that reduces gradients (ordered-bins).
     `sleeps`: sleeps of the background thread; only with MPI.
     `knobs`: Horovod's own settings.
     `yield_when_idle`: Open MPI's `mpi_yield_when_idle`.

@@ -1,4 +1,4 @@
-"""The plan's section on parallelism: the devices over which each operator of a network is divided."""
+"""The plan's section on parallelism: how the operators of a network are divided over devices."""
 
 from __future__ import annotations
 
