@@ -12,17 +12,16 @@ from dltune.planners.settings.space import by_name
 
 
 def looked(seen: Seen) -> tuple[Finding, ...]:
-    """All findings. Each has the cause that its file is named after, and no faults; what it has
+    """All findings. Each has its rule's cause, and no faults; what it has
     dltune apply is there, and changes no more than rounding."""
     found = look(seen)
     for rule in RULES:
-        name = rule.__module__.rpartition(".")[2].replace("_", "-")
-        assert {one.cause for one in rule(seen)} <= {name}
+        assert {finding.cause for finding in rule(seen)} <= {rule.name}
     assert list(faults("findings", found)) == []
     here = Circumstances(topology.local(), ("python", "train.py"), {})
     for finding in found:
-        for choice in finding.choices:
+        for choice in finding.apply:
             assert by_name(choice.setting).kind != "lossy"
             by_name(choice.setting).means(choice.value, here)
-        assert {by_name(name).name for name in finding.tries} == set(finding.tries)
+        assert {by_name(name).name for name in finding.try_next} == set(finding.try_next)
     return found

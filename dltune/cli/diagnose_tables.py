@@ -22,6 +22,6 @@ def show(diagnosis: Diagnosis) -> None:
     for number, finding in enumerate(diagnosis.findings, 1):
         click.echo()
         show_finding(finding, f"{number}. ", "   ")
-        if finding.choices:
-            click.echo(f"   --plan applies it: {', '.join(map(str, finding.choices))}")
+        if finding.apply:
+            click.echo(f"   --plan applies it: {', '.join(map(str, finding.apply))}")
     show_unseen(diagnosis.unseen)

@@ -72,11 +72,11 @@ def show_finding(finding: Finding, first: str, indent: str) -> None:
     expected to bring, each behind `indent`."""
     from dltune.findings.words import cost, gain
 
-    click.echo(f"{first}{visible(finding.claim, LONGEST)}")
+    click.echo(f"{first}{visible(finding.title, LONGEST)}")
     for before, sentence in (
         ("costs ", cost(finding)),
         ("", finding.evidence),
-        ("-> ", finding.cure),
+        ("-> ", finding.fix),
         ("expected: ", gain(finding)),
     ):
         if sentence:

@@ -29,46 +29,55 @@ if TYPE_CHECKING:
 TYPICAL = 0.5
 
 
-@click.command("tune")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="[plan.json]")
+@click.command("tune", epilog="\b\nExample:\n  dltune tune --budget 10m -- python train.py")
 @click.option(
-    "--into", type=click.Path(path_type=Path), help="Put the section settings into this plan."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the plan to this file (default: plan.json).",
+)
+@click.option(
+    "--into", type=click.Path(path_type=Path), help="Add the chosen settings to this plan."
 )
 @click.option(
     "--budget",
     type=Duration(),
     default="10m",
     show_default=True,
-    help="How long the search may take, as in 90s, 10m, 1h.",
+    help="Search for at most this long, for example 90s, 10m or 1h.",
 )
 @click.option(
     "--allow",
     type=click.Choice(("exact", "rounding", "lossy")),
     default="rounding",
     show_default=True,
-    help="How far a setting may go: same bits, same mathematics, or less precision too.",
+    help="Allow settings up to this class: same bits, same mathematics, or less precision.",
 )
 @click.option(
     "--profile",
     "profile_path",
     type=click.Path(path_type=Path),
-    help="Try first what this profile of the job suggests.",
+    help="Try first the settings that this profile of the job suggests.",
 )
-@click.option("--only", metavar="NAMES", default="", help="Settings to try, by name.")
-@click.option("--without", metavar="NAMES", default="", help="Settings not to try.")
-@click.option("--resume", is_flag=True, help="Take up a search that ended before its end.")
+@click.option(
+    "--only", metavar="NAMES", default="", help="Try only these settings (comma-separated)."
+)
+@click.option(
+    "--without", metavar="NAMES", default="", help="Skip these settings (comma-separated)."
+)
+@click.option("--resume", is_flag=True, help="Continue a search that was not finished.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=1.0),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a job that has not come to a step may tell nothing.",
+    help="Give up if the job sends no message for SECONDS before its first step.",
 )
-@click.option("--explain", is_flag=True, help="Tell what each setting is, and every round.")
-@click.option("--overwrite", is_flag=True, help="Replace the output, and an earlier state.")
-@click.option("--json", "as_json", is_flag=True, help="Print the section as JSON.")
-@click.option("--verbose", is_flag=True, help="Let the jobs' own output through, to stderr.")
+@click.option("--explain", is_flag=True, help="Describe each setting and print every round.")
+@click.option("--overwrite", is_flag=True, help="Replace the plan and a saved search.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan's settings as JSON.")
+@click.option("--verbose", is_flag=True, help="Show the jobs' own output on stderr.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
     output: Path | None,
@@ -86,11 +95,11 @@ def command(
     verbose: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Find the settings around the ops under which an unmodified job is fastest.
+    """Find the settings that make an unmodified training job fastest.
 
-    The job is started under one candidate after another. Those that compete take turns of a few
-    steps with the best so far; what helps for certain is kept, and judged once more at the end
-    beside the job as given. Nothing is changed but the jobs that are started here.
+    dltune starts the job with different settings. The candidates run a few steps in turns with the
+    best candidate so far, and dltune keeps the settings that are proven to help. At the end it
+    compares the choice with the job as found, in new rounds. It changes none of your files.
     """
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
@@ -106,10 +115,10 @@ def command(
 
     if not job:
         raise UsageError(
-            "no command to tune", remedy="give it after --: dltune tune -- python train.py"
+            "no command to tune", remedy="add it after --: dltune tune -- python train.py"
         )
     if output and into:
-        raise UsageError("-o and --into both name where the plan goes", remedy="give one of them")
+        raise UsageError("-o and --into cannot be combined", remedy="use one of them")
     target = into or output or Path("plan.json")
     require_apart([profile_path], [target])
     machine = topology.local()
@@ -126,15 +135,15 @@ def command(
     at = saved.beside(target)
     if at.exists() and not (resume or overwrite):
         raise UsageError(
-            f"{at} is the state of a search that did not come to its end",
-            remedy="pass --resume to take it up, or --overwrite to begin anew",
+            f"{at} holds a search that was not finished",
+            remedy="use --resume to continue it, or --overwrite to start again",
         )
     past = saved.taken_up(at, here, offered) if resume else None
     before = past.spent if past else 0.0
     if before >= budget:
         raise UsageError(
-            f"the search has spent {written(before)} already, its budget is {written(budget)}",
-            remedy="give more, as in --budget " + written(before + budget),
+            f"budget too small: the search has already used {written(before)} of {written(budget)}",
+            remedy=f"use a larger budget, for example --budget {written(before + budget)}",
         )
     partial: str | None = None
     ended: interrupts.Ended | None = None
@@ -171,7 +180,7 @@ def command(
                 _run(search, evaluator, budget)
         except interrupts.Ended as signalled:
             if not search.trials:
-                click.echo("dltune: nothing was measured yet", err=True)
+                click.echo("dltune: interrupted before the first trial ended", err=True)
                 raise
             ended, partial = signalled, "interrupted"
         found = section(
@@ -187,8 +196,8 @@ def command(
     _show(found, as_json)
     if (share := evaluator.typical_share) < TYPICAL:
         click.echo(
-            f"note: steps as long as most are {share:.0%} of this job's time; what takes the rest, "
-            "and counts in no ratio, `dltune diagnose` tells",
+            f"note: typical steps account for only {share:.0%} of the run time; the ratios ignore "
+            "the rest. `dltune diagnose` shows what it is.",
             err=True,
         )
     if explain:
@@ -207,12 +216,12 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
     try:
         search.run()
     except NothingToMeasureError as error:
-        raise evaluator.error or UsageError(str(error)) from None
+        raise evaluator.error or UsageError(str(error), remedy=None) from None
     except BudgetTooSmallError as error:
         raise UsageError(
-            f"a budget of {written(budget)} is too small for one trial of this job and the final "
-            "rounds",
-            remedy="give more, as in --budget " + written(60 * -(-(budget + error.needed) // 60)),
+            f"budget too small: {written(budget)} does not suffice for one trial of this job and "
+            "the final rounds",
+            remedy=f"use --budget {written(60 * -(-(budget + error.needed) // 60))} or more",
         ) from None
 
 
@@ -225,8 +234,8 @@ def _is_of_settings_alone(target: Path) -> bool:
         return False
     if more := [name for name in load(target).sections if name != "settings"]:
         raise UsageError(
-            f"{target} has more than settings: {', '.join(more)}",
-            remedy=f"give --into {target} to keep it, or --overwrite",
+            f"{target} has other sections than settings: {', '.join(more)}",
+            remedy=f"use --into {target} to keep them, or --overwrite to replace the plan",
         )
     return True
 
@@ -252,7 +261,7 @@ def _advised(path: Path) -> list[str]:
     found = look(Seen(profile=analyse(documents.load(path))))
     # what is not to be told from a profile comes first: too many threads may cost several x
     first = sorted(found, key=lambda finding: finding.gain is not None)
-    return list(dict.fromkeys(name for finding in first for name in finding.tries))
+    return list(dict.fromkeys(name for finding in first for name in finding.try_next))
 
 
 def _show(found: SettingsPlan, as_json: bool) -> None:
@@ -274,4 +283,8 @@ def _show_next(
         words = ("dltune", "run", "--plan", str(target), "--", *job)
         click.echo(f"next: {shlex.join(words)}", err=True)
     if goes_on:
-        click.echo(f"not all was tried; {state} lets {goes_on} go on with more --budget", err=True)
+        click.echo(
+            f"some settings were not tried; to continue from {state}, use {goes_on} with a larger "
+            "--budget",
+            err=True,
+        )

@@ -1,4 +1,4 @@
-"""What costs a job its time, and what to do about it: the same in every document that has some."""
+"""Findings, the same in every document that holds some: cause, evidence, cost and fix."""
 
 from __future__ import annotations
 
@@ -10,43 +10,52 @@ import msgspec
 from dltune.documents.faults import AMOUNT, SHARE, at_least, each, empty
 from dltune.documents.sections.settings import Choice
 
-# the figure was measured in this job; follows from what was measured; is known from other jobs
-Sure = Literal["measured", "modelled", "rule"]
+# measured in this job; computed from measurements of this job; known from other jobs
+Confidence = Literal["measured", "modelled", "rule"]
 
 
 class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Shares of the steps' wall time that may be saved: expected at least, and at most."""
+    """The expected saving of a fix, as a share of the steps' wall time.
+
+    `low`, `high`: lowest and highest expected saving.
+    """
 
     low: float
     high: float
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`cause` is the name of the rule that found it, in `dltune/findings`.
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause of slowness, with its evidence, its cost and its fix.
 
-    `claim`: what is wrong, or right; `evidence`: the figures it rests on; `cure`: what to do, a
-    command, a setting or a line of the script (None: nothing is to be done). `seconds`: what it
-    costs of a step, `share` of the job's time (None: not known, or not per step). `gain`: what the
-    cure is expected to bring, and `sure` how that is known. `choices`: settings of the cure that
-    dltune applies by itself; `tries`: names of those that `dltune tune` tries first.
+    `cause`: name of the rule, as the reference lists it.
+    `title`: the problem in one line.
+    `evidence`: measured values.
+    `fix`: a command, a setting or a change of the script; null if nothing has to be done.
+    `seconds`: cost per step, in seconds; null if unknown, or not per step.
+    `share`: cost as a share of the job's time; null if unknown.
+    `gain`: expected gain of the fix.
+    `confidence`: how the gain is known: `measured` in this job, `modelled` from measurements of
+      this job, or a `rule` known from other jobs.
+    `apply`: settings that a plan of `dltune diagnose --plan` applies.
+    `try_next`: settings that `dltune tune` tries first.
     """
 
     cause: str
-    claim: str
+    title: str
     evidence: str
-    cure: str | None = None
+    fix: str | None = None
     seconds: float | None = None
     share: float | None = None
     gain: Gain | None = None
-    sure: Sure = "rule"
-    choices: tuple[Choice, ...] = ()
-    tries: tuple[str, ...] = ()
+    confidence: Confidence = "rule"
+    apply: tuple[Choice, ...] = ()
+    try_next: tuple[str, ...] = ()
 
 
 def faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
     """All that cannot be true, one sentence each, the field's path first."""
     for at, finding in each(here, findings, "cause"):
-        yield from empty(at, finding, "cause", "claim")
+        yield from empty(at, finding, "cause", "title")
         yield from AMOUNT.of(at, finding, "seconds")
         yield from SHARE.of(at, finding, "share")
         yield from SHARE.of(f"{at}.gain", finding.gain, "low", "high")
@@ -55,10 +64,10 @@ def faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
             yield from at_least(low, "its low").of(f"{at}.gain", finding.gain, "high")
 
 
-def of_another_kind(document: dict[str, Any], *, claim: str, cure: str) -> dict[str, Any]:
+def of_another_kind(document: dict[str, Any], *, title: str, fix: str) -> dict[str, Any]:
     """A document as it was before findings were of one kind: these fields had other names, and no
     rule was named."""
-    names = {claim: "claim", cure: "cure"}
+    names = {title: "title", fix: "fix"}
     found = document.get("findings")
     if not isinstance(found, list):
         return document  # and refused for that

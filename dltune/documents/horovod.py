@@ -1,7 +1,9 @@
-"""The horovod document: what each rank's threads did, and what its timeline tells.
+"""The horovod document: the threads of each rank and the job's timeline. `dltune horovod-report`
+writes it.
 
-Times are seconds, sizes bytes, rates per second, shares are of one core. None is "could not be
-seen"; why not stands in `unseen`. Ranks of several hosts are merged into one document.
+Times are in seconds, sizes in bytes and rates per second; shares refer to one core. A null value
+could not be observed; `unseen` gives the reason. The ranks of several hosts are merged into one
+document.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ Evidence = Literal["init", "stack", "name"]
 
 
 class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`samples` values; the others are None when there are none."""
+    """A distribution of values; all statistics are null without samples.
+
+    `samples`: number of values.
+    `mean`, `median`, `p95`, `p99`, `max`: statistics.
+    """
 
     samples: int
     mean: float | None = None
@@ -40,11 +46,16 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThreadUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thread over the time watched.
+    """A thread during the observation.
 
-    `cpu`, `user`, `system`: seconds per second. `wait`: seconds per second in which it could have
-    run but another thread had its core (the run queue). Switches are per second. `cpus`: what its
-    affinity allows, as the kernel numbers them. `born`: it began while the job was watched.
+    `tid`, `name`: the thread.
+    `role`: `background`: Horovod's communication thread, or the thread of PyTorch that sends;
+      `helper`: threads of MPI or gloo; `compute`; `input`: tf.data; `python`; `other`.
+    `cpu`, `user`, `system`: CPU seconds per second.
+    `wait`: seconds per second in which the thread could have run but another thread used its core.
+    `voluntary`, `involuntary`: context switches per second.
+    `cpus`: CPUs that its affinity allows.
+    `born`: true if the thread started during the observation.
     """
 
     tid: int
@@ -61,11 +72,13 @@ class ThreadUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cycles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cycles of a background thread (thesis, section 6.2.2).
+    """Cycles of the background thread (section 6.2.2 of Pumma's thesis).
 
-    `setting`: HOROVOD_CYCLE_TIME. `period`: from one cycle's start to the next. `oversleep`: how
-    much later than it asked a sleeping thread woke up. `empty`: share of cycles in which nothing
-    was transferred.
+    `setting`: `HOROVOD_CYCLE_TIME`.
+    `rate`: cycles per second.
+    `period`: time from the start of one cycle to the next.
+    `oversleep`: delay between the requested and the actual wake-up.
+    `empty`: share of cycles without a transfer.
     """
 
     setting: float
@@ -76,14 +89,28 @@ class Cycles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rank, watched for `seconds`: from when its background thread was found.
+    """A rank, observed from the time when its background thread was found.
 
-    `cpu` of the whole process. `bound`: the launcher cut the process to less than the node's cores.
-    `threads` with the most CPU time first. `horovod`, `mpi`, `pytorch`: versions; a
-    rank has Horovod or is PyTorch's. `settings`: HOROVOD_* and what Open MPI or OpenMP was told.
-    `ended_after`: seconds from the watch's begin, None while it ran on;
-    `ended`: its exit code or signal (negative), None also where the kernel tells it to nobody else.
-    `error`: the exception that ended it. `stuck`: where it hung, when it did.
+    `rank`, `size`, `local_rank`, `local_size`: position among all ranks and on its host.
+    `host`, `pid`: host and process.
+    `seconds`: duration of the observation.
+    `controller`: `mpi` or `gloo`.
+    `horovod`, `mpi`, `pytorch`: versions; a rank uses Horovod or PyTorch's own communication.
+    `settings`: `HOROVOD_*` variables and settings of Open MPI and OpenMP.
+    `evidence`: how the background thread was found: `init`: reported by the job at `hvd.init()`;
+      its `stack`; or its `name`.
+    `background`: number of the background thread.
+    `cpu`: CPU seconds per second of the whole process.
+    `cpus`: CPUs that the process can use.
+    `bound`: true if the launcher restricts the process to a part of the node's cores.
+    `threads`: threads, those with the most CPU time first.
+    `cycles`: cycles of the background thread.
+    `ended`: exit code, or negative signal number; null if the process still runs or the code is
+      unknown.
+    `ended_after`: seconds until the process ended; null if it still runs.
+    `error`: exception that ended the process.
+    `stuck`: place where the process hung.
+    `unseen`: things that could not be observed, with the reason.
     """
 
     rank: int
@@ -133,8 +160,15 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tensor of a timeline. `negotiation`: from the first rank's request to the last's.
-    `queue`: from then until its transfer begins. `transfer`: the collective alone."""
+    """A tensor of the timeline.
+
+    `name`: name of the tensor.
+    `times`: number of transfers.
+    `bytes`: size.
+    `negotiation`: time from the first rank's request to the last rank's.
+    `queue`: time from then until the transfer begins.
+    `transfer`: time of the collective.
+    """
 
     name: str
     times: int
@@ -145,20 +179,33 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A collective that no rank delays: seconds that each takes, and that each byte adds."""
+    """Cost of a collective that no rank delays.
+
+    `latency`: seconds per collective.
+    `per_byte`: additional seconds per byte.
+    """
 
     latency: float
     per_byte: float
 
 
 class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Horovod's own record (HOROVOD_TIMELINE) of `seconds` of one rank.
+    """Horovod's own record (`HOROVOD_TIMELINE`) of one rank.
 
-    `batches`: collectives, with how many tensors each held (`fused`). `cached`: share of the
-    requests that skipped negotiation. `late`: for each rank, the share of negotiations that it was
-    the last to join. `truncated`: the file ends in the middle of a record. `step`: from the end of
-    one training step's last collective to that of the next one's. `cost`: what the fastest
-    collectives of few bytes and of many tell.
+    `path`: file.
+    `seconds`: duration.
+    `events`: number of events.
+    `truncated`: true if the file ends in the middle of an event.
+    `controller`: `mpi` or `gloo`.
+    `cycles`: cycles of the background thread.
+    `batches`: number of collectives.
+    `fused`: tensors per collective.
+    `cached`: share of requests that skipped negotiation.
+    `negotiation`, `queue`, `transfer`: times over all tensors.
+    `late`: for each rank, the share of negotiations that it joined last.
+    `tensors`: times per tensor.
+    `step`: time from the end of one training step's last collective to the end of the next step's.
+    `cost`: cost of the fastest collectives.
     """
 
     path: str
@@ -180,8 +227,16 @@ class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`cores`: what the job could use on each host, by host name. `machine`: the fingerprint of
-    the machine on which the report was made. `watching`: share of one CPU that it took to watch."""
+    """A report on the ranks of a job.
+
+    `machine`, `machine_name`: fingerprint and name of the machine on which the report was made.
+    `cores`: cores that the job could use, by host name.
+    `partial`: true if the observation ended early.
+    `ranks`: ranks of the job.
+    `timeline`: Horovod's own record; null without one.
+    `findings`: findings in order of cost.
+    `watching`: share of one CPU that the observation used.
+    """
 
     schema: str
     created: str
@@ -207,7 +262,7 @@ def names(ranks: Sequence[Rank]) -> str:
 
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """A report of the first schema, which had findings of its own kind."""
-    return finding.of_another_kind(first, claim="told", cure="remedy")
+    return finding.of_another_kind(first, title="told", fix="remedy")
 
 
 def check(report: Horovod) -> list[str]:

@@ -1,8 +1,9 @@
-"""The io document: how training data was read, what storage can do, and what follows.
+"""The io document: how a job reads its data, and what the storage can deliver. `dltune io-report`
+writes it.
 
-Times are seconds, sizes and offsets bytes, rates per second. None is "could not be seen"; why not
-stands in `Io.unseen`. *Asked* is what the job used: bytes copied by read calls, and pages that it
-touched in mappings. *Storage* is what came from below the page cache.
+Times are in seconds, sizes and offsets in bytes, and rates per second. A null value could not be
+observed; `unseen` gives the reason. *Asked* bytes are bytes that the job used: bytes copied by read
+calls and pages accessed in mappings. *Storage* bytes came from below the page cache.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ Walk = Literal["cursor", "offsets"]
 
 
 class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One mounted file system that data files lie on.
+    """A mounted file system that contains data files.
 
-    `device` is "major:minor" as the kernel counts it. `read_ahead` is what the kernel reads ahead
-    of a sequential reader at most. `rotational`, `scheduler` and `requests` (that may wait in the
-    device's queue) are of the block device, None where there is none. `counted`: whether the
-    kernel's `read_bytes` tells of reads from it (not so on FUSE and network file systems).
+    `device`: device number as `major:minor`.
+    `mount`, `source`, `kind`: mount point, mounted device and file system type.
+    `read_ahead`: largest read-ahead of the kernel for a sequential reader.
+    `rotational`, `scheduler`, `requests`: properties of the block device: rotating disk, I/O
+      scheduler and queue length; null without a block device.
+    `counted`: true if the kernel's `read_bytes` includes reads from this file system (not on FUSE
+      and network file systems).
     """
 
     device: str
@@ -52,10 +56,15 @@ class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How offsets followed each other within one thread.
+    """The order of offsets within one thread.
 
-    `stride`: bytes from one piece to the next, the median of forward jumps. `run`: bytes read in
-    one piece, the median. `share`: of the offsets seen, those of threads with this very pattern.
+    `kind`: kind of pattern.
+    `source`: where offsets were observed: page `faults`, read `calls`, descriptor `positions`, or
+      `residency` of pages.
+    `offsets`: number of offsets observed.
+    `stride`: median distance of forward jumps.
+    `run`: median number of bytes read in one piece.
+    `share`: share of the offsets that belong to threads with this pattern.
     """
 
     kind: PatternKind
@@ -67,22 +76,36 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Read calls of one size, rounded up to a power of two: `seen` waiting so many times."""
+    """Read calls of one size.
+
+    `size`: size, rounded up to a power of two.
+    `seen`: number of times that such a call was observed waiting.
+    """
 
     size: int
     seen: int
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A data file that the job has mapped or open.
+    """A data file that the job has mapped or opened.
 
-    `mapped`: bytes of mappings, the most that one process has. `resident`: bytes of them in the
-    processes' page tables, summed. `cached`: bytes in the page cache at the end. `storage_bytes`:
-    what came into the page cache meanwhile. `asked`: what the job used; with `storage_bytes` it
-    makes `amplification`. `advice` is that of the mapping ("normal", "sequential", "random");
-    `direct`: opened with O_DIRECT. `major` and `minor` are page faults on its mappings, `shared`
-    how many processes faulted on a page of it on average. `hot` are the offsets with the most
-    faults, in pieces of `hot_size` bytes: (offset, faults).
+    `path`, `format`, `size`: the file.
+    `device`: device number of its file system.
+    `processes`: processes that use it.
+    `mapped`: mapped bytes, the largest value of a process.
+    `resident`: mapped bytes in the page tables of all processes.
+    `cached`: bytes in the page cache at the end.
+    `storage_bytes`: bytes read from storage during the observation.
+    `asked`: bytes that the job used.
+    `amplification`: `storage_bytes` divided by `asked`.
+    `advice`: advice of the mapping: `normal`, `sequential` or `random`.
+    `direct`: true if opened with `O_DIRECT`.
+    `major`, `minor`: page faults on its mappings.
+    `shared`: mean number of processes with a fault on the same page.
+    `hot`: offsets with the most faults, each with the number of faults.
+    `hot_size`: size of the pieces in `hot`.
+    `requests`: read calls by size.
+    `pattern`: order of offsets.
     """
 
     path: str
@@ -108,13 +131,19 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thread over the `seconds` that it was watched.
+    """A thread during the observation.
 
-    `cpu`: seconds on a CPU, `kernel` those of them in the kernel, `queued`: ready to run and
-    waiting for a CPU. `voluntary`, `involuntary`: context switches. `waiting`: seconds asleep for
-    storage (in a read call or a page fault), estimated from `looks` looks at it. `sleep_share`:
-    of the time it spent reading (asleep for storage, queued, and in the kernel), the share asleep;
-    None for a thread that was not seen reading.
+    `tid`, `name`: the thread.
+    `seconds`: duration of the observation.
+    `looks`: number of samples.
+    `cpu`: seconds on a CPU.
+    `kernel`: part of `cpu` spent in the kernel.
+    `queued`: seconds in which it was ready and waited for a CPU.
+    `voluntary`, `involuntary`: context switches.
+    `waiting`: estimated seconds asleep for storage, in a read call or a page fault.
+    `sleep_share`: share of its reading time (asleep, queued and in the kernel) that it slept; null
+      if the thread was not observed reading.
+    `major`, `minor`: page faults.
     """
 
     tid: int
@@ -133,8 +162,18 @@ class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`read_calls`, `read` (bytes copied by them) and `storage_bytes` (the kernel's `read_bytes`)
-    are None when the process may not be looked into. `ended`: it ended while it was watched."""
+    """A process of the job.
+
+    `pid`, `parent`: process and parent process.
+    `command`, `user`: command line and user.
+    `seconds`: duration of the observation.
+    `ended`: true if it ended during the observation.
+    `threads`: threads.
+    `threads_ended`: number of threads that ended.
+    `major`, `minor`: page faults.
+    `read_calls`, `read`: read calls, and bytes that they copied; null without permission.
+    `storage_bytes`: the kernel's `read_bytes`; null without permission.
+    """
 
     pid: int
     parent: int
@@ -152,8 +191,12 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Share of the watched time in which some (`full`: all) tasks of the machine, or of the job's
-    cgroup, waited for the resource."""
+    """Pressure on a resource, as the kernel reports it.
+
+    `resource`: `io`, `memory` or `cpu`.
+    `of`: the machine, or the job's control group.
+    `some`, `full`: share of the time in which some, or all, tasks waited for the resource.
+    """
 
     resource: Literal["io", "memory", "cpu"]
     of: str
@@ -162,9 +205,11 @@ class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of Python at which a thread stood while it waited for storage: "train.py:31 (load)".
+    """A line of Python code at which a thread waited for storage.
 
-    `share`: of the looks at threads that waited.
+    `where`: the line, such as `train.py:31 (load)`.
+    `share`: share of the samples of waiting threads.
+    `looks`: number of samples.
     """
 
     where: str
@@ -173,9 +218,11 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What watching cost: CPU seconds of dltune and its children, and how often it looked.
+    """Cost of the observation.
 
-    `share`: of the CPU time that the watched processes were given.
+    `cpu`: CPU seconds of dltune and its children.
+    `looks`: number of samples.
+    `share`: `cpu` divided by the CPU time of the observed processes.
     """
 
     cpu: float
@@ -184,7 +231,16 @@ class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A running job. `faults_by`: "events" (page faults with their addresses) or "counters"."""
+    """Observation of a running job.
+
+    `seconds`: duration.
+    `faults_by`: `events`: page faults with their addresses; or `counters`.
+    `files`: data files.
+    `processes`: processes of the job.
+    `pressure`: pressure on resources.
+    `lines`: Python code that waited for storage.
+    `cost`: cost of the observation.
+    """
 
     seconds: float
     faults_by: Literal["events", "counters"]
@@ -201,7 +257,12 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Median of repeated runs; `spread` is half the interquartile range over the median."""
+    """Repeated measurements.
+
+    `median`: median.
+    `spread`: half the interquartile range divided by the median.
+    `samples`: number of measurements.
+    """
 
     median: float
     spread: float
@@ -209,14 +270,20 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Strided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Processes that share a window of the file record by record, as the thesis' Fig. 3.4.
+    """Several processes read the records of a file in turns (figure 3.4 of Pumma's thesis).
 
-    `walk` "cursor": each goes past the others' records as LMDB's cursor does (their first pages are
-    touched); "offsets": it knows where its own lie. `throughput`: bytes of records a second, all
-    readers together, from the first one's start to the last one's end. `switches`: voluntary ones
-    of all readers, per MiB of records. `sleep_share`: of the readers' time, that asleep. `extra`:
-    bytes of pages touched beyond each reader's own records (Fig. 4.2), per byte of records.
-    `storage_bytes`: read from storage per byte of records, None where it is not told.
+    `readers`: number of processes.
+    `walk`: `cursor`: each process passes over the others' records, as LMDB's cursor does;
+      `offsets`: each knows the offsets of its own records.
+    `method`: way of reading.
+    `throughput`: bytes of records per second, all readers together.
+    `switches`: voluntary context switches of all readers per MiB.
+    `involuntary`: involuntary context switches.
+    `sleep_share`: share of the readers' time asleep.
+    `major`: major page faults.
+    `extra`: bytes of pages accessed outside a reader's own records, per byte of records (figure 4.2
+      of Pumma's thesis).
+    `storage_bytes`: bytes read from storage per byte of records; null if unknown.
     """
 
     readers: int
@@ -232,7 +299,14 @@ class Strided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reader, one block size, front to back: the thesis' Fig. 5.1."""
+    """One process reads front to back with one block size (figure 5.1 of Pumma's thesis).
+
+    `method`: way of reading.
+    `block`: block size.
+    `throughput`: bytes per second.
+    `switches`: voluntary context switches.
+    `sleep_share`: share of the time asleep.
+    """
 
     method: Method
     block: int
@@ -242,8 +316,15 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Random(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Records in shuffled order, one reader; `ahead`: hints (WILLNEED) given so many records ahead,
-    `advised`: the mapping or descriptor was told to expect random access."""
+    """One process reads records in shuffled order.
+
+    `method`: way of reading.
+    `advised`: true if the kernel was told to expect random access.
+    `ahead`: number of records for which read-ahead hints (`WILLNEED`) were given.
+    `throughput`: bytes per second.
+    `latency`: seconds per record.
+    `storage_bytes`: bytes read from storage per byte of records; null if unknown.
+    """
 
     method: Method
     advised: bool
@@ -254,8 +335,13 @@ class Random(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Seek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What it costs to come to a record from the front, as LMDB's cursor does: seconds and pages
-    touched for each record that is passed, cold; and of finding it by exact offset."""
+    """Cost of reaching a record from the front of the file, as LMDB's cursor does.
+
+    `passed`: number of records passed.
+    `seconds`: seconds per record passed, with a cold cache.
+    `pages`: pages accessed per record passed.
+    `by_offset`: seconds to reach a record by its exact offset.
+    """
 
     passed: int
     seconds: Measured
@@ -264,8 +350,13 @@ class Seek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The most that the storage gave: `parallel` requests of `block` bytes by O_DIRECT, or by plain
-    reads of cold pages where it has no O_DIRECT."""
+    """The highest throughput of the storage.
+
+    `method`: `direct`, or plain reads of cold pages on storage without `O_DIRECT`.
+    `block`: bytes per request.
+    `parallel`: requests at the same time.
+    `throughput`: bytes per second.
+    """
 
     method: Method
     block: int
@@ -281,12 +372,20 @@ class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file read cold in several ways that took turns.
+    """A file read with a cold cache in several ways that take turns.
 
-    `records`: in the window that was read, with their `mean_size`; for files other than LMDB these
-    are equal pieces. `window` is in bytes. `cold`: how it was confirmed that pages were dropped.
-    `share_of_ceiling`: throughput of the present way (one reader through a mapping with the
-    cursor's walk) over the ceiling.
+    `path`, `format`, `size`, `device`: the file.
+    `readers`: numbers of processes tried.
+    `records`: records in the window; equal pieces for a file that is not LMDB.
+    `mean_size`: mean size of a record.
+    `window`: bytes that were read.
+    `repeats`: repetitions of each way.
+    `seconds`: duration.
+    `cold`: how dltune confirmed that the pages were dropped from the cache.
+    `ceiling`: highest throughput of the storage.
+    `strided`, `blocks`, `shuffled`, `seek`: results by kind of access.
+    `share_of_ceiling`: throughput of one reader through a mapping with the cursor's walk, divided
+      by the ceiling.
     """
 
     path: str
@@ -309,8 +408,15 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`subject`: the command, "pid N", or the file's path. `unseen`: what could not be seen and
-    why, a sentence each. `partial`: why the measurement ended early, None when it did not."""
+    """A report on reading.
+
+    `subject`: the job's command, `pid N`, or the file's path.
+    `storage`: file systems of the data files.
+    `watch`: observation of a job; null for an experiment.
+    `experiment`: experiment with a file; null for a job.
+    `findings`: findings in order of cost.
+    `unseen`: things that could not be observed, with the reason.
+    """
 
     schema: str
     created: str
@@ -326,7 +432,7 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """A document of the first schema, which had findings of its own kind."""
-    return finding.of_another_kind(first, claim="said", cure="advice")
+    return finding.of_another_kind(first, title="said", fix="advice")
 
 
 def check(io: Io) -> list[str]:

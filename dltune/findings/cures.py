@@ -15,7 +15,7 @@ def cures(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:
     """
     chosen: dict[str, Choice] = {}
     for finding in diagnosis.findings:
-        for choice in finding.choices:
+        for choice in finding.apply:
             chosen.setdefault(choice.setting, choice)
     if not chosen:
         return None

@@ -43,7 +43,7 @@ def diagnose(
         finding
         for finding in found
         if finding.cause not in UNSEEN
-        and finding.cure
+        and finding.fix
         and (finding.share is None or finding.share >= LEAST_SHARE)
     ]
     return Diagnosis(
@@ -58,7 +58,7 @@ def diagnose(
         findings=tuple(costly[:MOST]),
         observation=seen.observation,
         unseen=(
-            *(f"{one.claim}: {one.cure}" for one in found if one.cause in UNSEEN and one.cure),
+            *(f"{one.title}: {one.fix}" for one in found if one.cause in UNSEEN and one.fix),
             *(_unmeasured(seen.profile) if seen.profile else ()),
             *(seen.observation.unseen if seen.observation else ()),
             *_too_few_looks(seen.observation),

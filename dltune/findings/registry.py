@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 from dltune.documents.finding import Finding
 from dltune.findings.cores import (
@@ -83,9 +83,8 @@ from dltune.findings.ranks import (
     uneven_ranks,
     unseen_background,
 )
+from dltune.findings.rule import Rule
 from dltune.findings.seen import Seen
-
-Rule = Callable[[Seen], Iterator[Finding]]
 
 # Of findings whose cost is not known those of earlier rules come first.
 RULES: tuple[Rule, ...] = (
@@ -169,21 +168,9 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-# what they look for, or what they advise, is TensorFlow's
-_TENSORFLOWS = frozenset(
-    {
-        *(retracing.find, recompiling.find, eager.find, tiny_steps.find, between_steps.find),
-        *(python_input.find, sequential_map.find, busy_input.find, input_wait.find),
-        *(batch_norm_in_pieces.find, onednn_off.find),
-        *(small_ops.find, time_in_ops.find, host_reads.find),
-    }
-)
-
-
 def look(seen: Seen) -> tuple[Finding, ...]:
     """All findings, the most costly first."""
-    other = seen.framework not in (None, "tensorflow")
-    rules = (rule for rule in RULES if not (other and rule in _TENSORFLOWS))
+    rules = (rule for rule in RULES if rule.is_for(seen.framework))
     return ordered(finding for rule in rules for finding in rule(seen))
 
 
@@ -193,6 +180,6 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     def rank(one: Finding) -> tuple[float, bool]:
         share = one.share or 0.0
-        return -round(min(share, one.gain.high) if one.gain else share, 6), one.cure is None
+        return -round(min(share, one.gain.high) if one.gain else share, 6), one.fix is None
 
     return tuple(sorted(findings, key=rank))

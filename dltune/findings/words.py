@@ -33,7 +33,7 @@ def gain(finding: Finding) -> str:
     low, high = finding.gain.low, finding.gain.high
     most = f"{1 / (1 - high):.2f}x as fast" if high < 1 else "many times as fast"
     share = f"at most {most}" if low < 0.005 else f"{1 / (1 - low):.2f}x to {most}"
-    return f"{share}, {_SURE[finding.sure]}"
+    return f"{share}, {_SURE[finding.confidence]}"
 
 
 def limit(step: Step) -> str:

@@ -81,12 +81,12 @@ def _finding(finding: Finding) -> Markup:
     evidence = f" {sentence(finding.evidence)}" if finding.evidence else ""
     lines = [
         f"costs {costs}" if (costs := cost(finding)) else "",
-        finding.cure or "",
+        finding.fix or "",
         f"expected: {brings}" if (brings := gain(finding)) else "",
     ]
     return tag(
         "li",
-        tag("p", tag("b", sentence(finding.claim)), evidence),
+        tag("p", tag("b", sentence(finding.title)), evidence),
         *(tag("p", sentence(line)) for line in lines if line),
     )
 

@@ -91,7 +91,7 @@ def test_what_was_measured_before(tmp_path, looped):
 
 def test_what_a_diagnosis_has_told_is_told_again(tmp_path):
     """What it rests on is in no file."""
-    finding = Finding("float64", "ops in float64", "", "float32", share=0.4, sure="modelled")
+    finding = Finding(cause="float64", title="ops in float64", evidence="", fix="float32", share=0.4, confidence="modelled")
     seen = Seen(observation=observation(python=python(fit=0.5)))
     told = msgspec.structs.replace(
         diagnose(seen, "a job", 20.0, "nothing repeats", None, machine(4)), findings=(finding,)

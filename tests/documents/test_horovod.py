@@ -81,7 +81,7 @@ def test_faults_are_told(tmp_path, ranks, fault):
 
 def test_findings_are_checked(tmp_path):
     path = tmp_path / "horovod.json"
-    costly = Finding("spinning-thread", "it spins", "27% of a core", "let it sleep", share=1.5)
+    costly = Finding(cause="spinning-thread", title="it spins", evidence="27% of a core", fix="let it sleep", share=1.5)
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report(), findings=(costly,))))
     with pytest.raises(
         UsageError, match=r"findings\[0\] \(spinning-thread\).share must be between"
@@ -102,7 +102,7 @@ def test_a_report_of_the_first_schema(tmp_path):
     found = horovod.load(path)
     assert found.schema == horovod.SCHEMA
     (only,) = found.findings
-    assert (only.claim, only.evidence, only.cure) == ("it spins", "27% of a core", "let it sleep")
+    assert (only.title, only.evidence, only.fix) == ("it spins", "27% of a core", "let it sleep")
     assert only.cause
     assert files.digest(found) == files.digest_of(was)
 

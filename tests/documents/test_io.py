@@ -134,11 +134,11 @@ def test_a_document_of_the_first_schema(tmp_path):
     found = io.load(path)
     assert found.schema == io.SCHEMA
     (only,) = found.findings
-    assert (only.claim, only.evidence, only.cure) == ("it is slow", "1 MiB/s", None)
+    assert (only.title, only.evidence, only.fix) == ("it is slow", "1 MiB/s", None)
     assert files.digest(found) == files.digest_of(was)
 
 
 def test_findings_are_checked():
-    costly = Finding("slow-store", "it is slow", "1 MiB/s", share=2.0)
+    costly = Finding(cause="slow-store", title="it is slow", evidence="1 MiB/s", share=2.0)
     document = msgspec.structs.replace(DOCUMENT, findings=(costly,))
     assert "findings[0] (slow-store).share must be between 0 and 1, got 2.0" in io.check(document)

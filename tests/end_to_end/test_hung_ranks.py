@@ -66,7 +66,7 @@ def test_the_report_names_the_rank_that_hangs(
     stuck = {rank.rank: rank.stuck for rank in report.ranks}
     assert stuck[0] is None
     assert shown in (stuck[1] or "")
-    assert report.findings[0].claim == "rank 1 hangs, and the others wait for it"
+    assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
 
 
 @pytest.mark.parametrize(

@@ -75,22 +75,22 @@ def parts(made: Profile) -> Profile:
 
 
 def said(findings: tuple[Finding, ...], part: str) -> Finding:
-    (found,) = [finding for finding in findings if part in finding.claim]
+    (found,) = [finding for finding in findings if part in finding.title]
     return found
 
 
 def test_a_job_whose_data_are_cached_is_left_alone():
     (only,) = told(FILE)
-    assert only.claim == "reading is not held up: the data came from the page cache"
-    assert only.cure is None
+    assert only.title == "reading is not held up: the data came from the page cache"
+    assert only.fix is None
 
 
 def test_no_data_file():
     (small_files,) = told(None, PROCESS, replace(PROCESS, pid=2, read_calls=3000, read=7 * MIB))
-    assert small_files.claim == "no data file was seen"
+    assert small_files.title == "no data file was seen"
     assert "pid 2 and its ended children took 7.0 MiB by 3,000 read calls" in small_files.evidence
     denied = replace(PROCESS, read=None, read_calls=None, storage_bytes=None)
-    assert told(None, denied)[0].cure == "watch as the job's user or as root"
+    assert told(None, denied)[0].fix == "watch as the job's user or as root"
 
 
 def test_readers_of_the_same_pages():
@@ -100,10 +100,10 @@ def test_readers_of_the_same_pages():
     ]
     file = replace(FILE, shared=7.6, processes=tuple(range(1, 9)), storage_bytes=200 * MIB)
     found = said(told(file, *processes), "processes fault on the same pages")
-    assert found.claim == "8 processes fault on the same pages of train/data.mdb"
+    assert found.title == "8 processes fault on the same pages of train/data.mdb"
     assert "by 7.6 processes" in found.evidence
     assert "6,056 voluntary context switches" in found.evidence
-    assert "exact offset" in (found.cure or "")
+    assert "exact offset" in (found.fix or "")
 
 
 def test_read_ahead_that_is_not_used():
@@ -112,29 +112,29 @@ def test_read_ahead_that_is_not_used():
     found = said(told(file), "storage delivers 10.2 times")
     assert "1.0 GiB from storage, 100 MiB used; access is shuffled" in found.evidence
     assert "read-ahead 128 KiB" in found.evidence
-    assert "readahead=False" in (found.cure or "")
-    assert said(told(file), "shuffled order").cure
+    assert "readahead=False" in (found.fix or "")
+    assert said(told(file), "shuffled order").fix
 
 
 def test_read_ahead_that_is_missed():
     pattern = io.Pattern("sequential", "faults", 500, None, 3000.0, 1.0)
     file = replace(FILE, storage_bytes=GIB, advice="random", pattern=pattern)
-    assert "readahead=True" in (said(told(file), "switched off").cure or "")
+    assert "readahead=True" in (said(told(file), "switched off").fix or "")
 
 
 def test_records_of_many_pages_that_are_read_page_by_page():
     pattern = io.Pattern("shuffled", "faults", 500, None, 48_000.0, 1.0)
     file = replace(FILE, storage_bytes=GIB, advice="random", pattern=pattern)
-    assert "readahead=True" in (said(told(file), "shuffled order").cure or "")
+    assert "readahead=True" in (said(told(file), "shuffled order").fix or "")
     pages = replace(file, pattern=replace(pattern, run=4096.0))
-    assert "readahead" not in (said(told(pages), "shuffled order").cure or "")
+    assert "readahead" not in (said(told(pages), "shuffled order").fix or "")
 
 
 def test_small_reads():
     calls = (io.Request(4096, 30), io.Request(1 << 20, 5))
     file = replace(FILE, requests=calls, format="tfrecord", path="/data/shard-1")
     found = said(told(file), "small pieces")
-    assert found.claim == "shard-1 is read in small pieces"
+    assert found.title == "shard-1 is read in small pieces"
     assert found.evidence.startswith("86% of the read calls")
 
 
@@ -149,9 +149,9 @@ def test_a_thread_that_waits():
 def test_a_short_wait_comes_last_and_costs_nothing_that_is_known():
     thread = replace(THREAD, waiting=4.0, sleep_share=0.5, queued=50.0)
     first, last = told(FILE, replace(PROCESS, threads=(thread,)))
-    assert "for a CPU" in first.claim
-    assert "waits for storage 4.0%" in last.claim
-    assert (last.cure, last.share) == (None, None)
+    assert "for a CPU" in first.title
+    assert "waits for storage 4.0%" in last.title
+    assert (last.fix, last.share) == (None, None)
 
 
 def test_the_wait_of_another_thread_costs_what_steps_wait_for_data():
@@ -172,13 +172,13 @@ def test_many_sleeps_for_little():
 
 def test_threads_without_a_cpu():
     thread = replace(THREAD, queued=50.0)
-    assert said(told(FILE, replace(PROCESS, threads=(thread,))), "for a CPU").cure
+    assert said(told(FILE, replace(PROCESS, threads=(thread,))), "for a CPU").fix
 
 
 @pytest.mark.parametrize(("share", "findings"), [(0.2, 1), (0.01, 0)])
 def test_memory_that_is_short(share, findings):
     found = told(FILE, pressure=(io.Pressure("memory", "job", share, 0.0),))
-    assert sum("memory is short" in one.claim for one in found) == findings
+    assert sum("memory is short" in one.title for one in found) == findings
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_a_healthy_job_is_left_alone():
 def test_an_affinity_that_leaves_half_of_the_cores():
     finding = found(processes=(process(cpu=0.98, cpus=(1,)),))
     assert (finding.cause, finding.share) == ("narrow-affinity", 0.5)
-    assert finding.claim == "the job may run on 1 of 2 CPUs"
+    assert finding.title == "the job may run on 1 of 2 CPUs"
     assert "kept to CPU 1, of 0-1" in finding.evidence
 
 
@@ -54,8 +54,8 @@ def test_one_that_has_nothing_to_do_needs_no_more_cores():
 def test_threads_over_the_quota():
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=16),))
     assert finding.cause == "threads-over-quota"
-    assert finding.choices == (Choice("threads", "1x1"),)
-    assert "16 threads, but the control group pays for 1 CPUs" in finding.claim
+    assert finding.apply == (Choice("threads", "1x1"),)
+    assert "16 threads, but the control group pays for 1 CPUs" in finding.title
 
 
 def test_pytorchs_threads_over_the_quota():
@@ -63,9 +63,9 @@ def test_pytorchs_threads_over_the_quota():
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(torch,))
     assert finding.cause == "threads-over-quota"
     assert finding.evidence.endswith("PyTorch has 16 threads for an op")
-    assert finding.cure is not None
-    assert "OMP_NUM_THREADS=1" in finding.cure
-    assert "TF_" not in finding.cure
+    assert finding.fix is not None
+    assert "OMP_NUM_THREADS=1" in finding.fix
+    assert "TF_" not in finding.fix
 
 
 def test_the_data_loader_of_pytorch():
@@ -73,27 +73,27 @@ def test_the_data_loader_of_pytorch():
     looks = python(input=0.4)
     alone = found(processes=(torch,), python=looks)
     assert (alone.cause, alone.share) == ("loader-wait", 0.4)
-    assert alone.claim == "steps wait 40% of the time for data, which their own process prepares"
+    assert alone.title == "steps wait 40% of the time for data, which their own process prepares"
     assert "at train.py:7 (<module>)" in alone.evidence
     assert alone.gain == Gain(pytest.approx(0.5 * (1 - 1.1 / 2)), 0.4)
-    assert (alone.choices, alone.tries[0]) == ((Choice("input_workers", "1"),), "input_workers")
+    assert (alone.apply, alone.try_next[0]) == ((Choice("input_workers", "1"),), "input_workers")
     most = found(processes=(torch,), python=python(input=0.7))
-    assert most.choices == (Choice("input_workers", "2"),)
+    assert most.apply == (Choice("input_workers", "2"),)
     worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch", parent=1)
     fed = found(processes=(torch, worker), python=looks)
-    assert fed.claim == "steps wait 40% of the time for the DataLoader's workers"
+    assert fed.title == "steps wait 40% of the time for the DataLoader's workers"
     assert "1 of them used 0.90 CPUs" in fed.evidence
     # all CPUs are at work: more workers would take them from the steps
     assert fed.gain == Gain(0.0, 0.4)
-    assert (fed.choices, fed.tries[0]) == ((), "input_prefetch")
+    assert (fed.apply, fed.try_next[0]) == ((), "input_prefetch")
     launcher = process(9, intra=None, cpu=0.1, framework="pytorch", parent=8)
     rank = process(4, cpu=1.0, framework="pytorch", parent=9)
-    assert found(processes=(torch, launcher, rank), python=looks).claim == alone.claim
+    assert found(processes=(torch, launcher, rank), python=looks).title == alone.title
     still = process(3, cpu=0.0, intra=None, framework="pytorch", parent=1)
     hung = found(processes=(torch, still), python=looks)
-    assert hung.claim == "steps wait 40% of the time for workers of the DataLoader that stand still"
-    assert hung.cure is not None
-    assert "py-spy dump --pid 3" in hung.cure
+    assert hung.title == "steps wait 40% of the time for workers of the DataLoader that stand still"
+    assert hung.fix is not None
+    assert "py-spy dump --pid 3" in hung.fix
 
 
 def test_what_is_tensorflows_is_not_advised_to_pytorch():
@@ -105,8 +105,8 @@ def test_what_is_tensorflows_is_not_advised_to_pytorch():
 
 def test_threads_that_a_quota_pays_for_beside_others_that_it_does_not():
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
-    assert finding.claim == "the job uses up what the control group pays for, 1 CPUs"
-    assert (finding.share, finding.choices) == (0.6, ())
+    assert finding.title == "the job uses up what the control group pays for, 1 CPUs"
+    assert (finding.share, finding.apply) == (0.6, ())
     assert "an op has 1 of the job's 9 threads" in finding.evidence
     kept = observation(host=host(quota=1.0, throttled=0.01), processes=(process(intra=1),))
     assert looked(Seen(observation=kept)) == ()
@@ -123,7 +123,7 @@ def test_of_many_cpus_those_count_that_a_quota_pays_for():
     assert (idle.cause, idle.gain) == ("sequential-map", Gain(0.25, 0.4))
     torch = process(cpus=many, cpu=1.0, inter=1, framework="pytorch")
     loads = found(host=wide, processes=(torch,), python=python(input=0.9))
-    assert loads.choices == (Choice("input_workers", "2"),)
+    assert loads.apply == (Choice("input_workers", "2"),)
     bound = process(cpus=(0, 1), cpu=1.9)
     assert looked(Seen(observation=observation(host=wide, processes=(bound,)))) == ()
 
@@ -133,7 +133,7 @@ def test_processes_that_are_in_each_others_way():
     finding = found(processes=four)
     assert finding.cause == "crowded-processes"
     assert finding.share == pytest.approx(0.7 / 1.2 * (1 - 0.005))
-    assert finding.choices == (Choice("threads", "1x1"),)
+    assert finding.apply == (Choice("threads", "1x1"),)
 
 
 def test_processes_that_rest_are_in_nobodys_way():
@@ -146,7 +146,7 @@ def test_processes_on_what_a_quota_pays_for():
     two = tuple(process(pid, cpu=0.5, queued=0.4, intra=1) for pid in (1, 2))
     finding = found(host=host(quota=1.0), processes=two)
     assert finding.cause == "crowded-processes"
-    assert finding.claim.endswith("have 2 intra-op threads together, on 1 CPU")
+    assert finding.title.endswith("have 2 intra-op threads together, on 1 CPU")
 
 
 def test_processes_with_cpus_of_their_own_do_not_meet():
@@ -160,7 +160,7 @@ def test_others_elsewhere_than_on_the_jobs_cpus_cost_nothing():
     large = host(cpus=tuple(range(8)), online=8, others=1.0, neighbours=(BUSY,))
     on_two = observation(host=large, processes=(process(cpu=1.0, queued=1.0, ranks=4),))
     finding = looked(Seen(observation=on_two))[0]
-    assert finding.claim == "other processes have 1.0 of the job's 2 CPUs"
+    assert finding.title == "other processes have 1.0 of the job's 2 CPUs"
     assert finding.share == 0.5
 
 
@@ -181,7 +181,7 @@ def test_a_neighbour_costs_no_more_than_the_job_waits():
 def test_time_that_the_hypervisor_steals():
     finding = found(host=host(stolen=0.5))
     assert finding.cause == "neighbour"
-    assert finding.claim.startswith("the hypervisor gives 25%")
+    assert finding.title.startswith("the hypervisor gives 25%")
 
 
 def test_graphs_that_are_traced_at_each_step():
@@ -228,7 +228,7 @@ def test_clusters_that_are_compiled_again_and_again():
     finding = found(graphs=graphs(compilations=40, compiling=6.0))
     assert finding.cause == "recompiling"
     assert finding.share == pytest.approx(6.0 / observation().seconds)
-    assert "40 times" in finding.claim
+    assert "40 times" in finding.title
 
 
 @pytest.mark.parametrize(("compilations", "compiling"), [(2, 6.0), (40, 0.1)])
@@ -250,9 +250,9 @@ def test_what_python_does_besides_steps(activity, cause):
 def test_what_may_have_been_the_only_time_is_told_of_the_watch(activity):
     looks = python(**{activity: 0.4})
     finding = found(python=looks)
-    assert finding.claim == f"{activity} took 40% of the 20 s that were watched"
+    assert finding.title == f"{activity} took 40% of the 20 s that were watched"
     assert finding.gain == Gain(0.0, 0.4)
-    torch = found(python=looks, processes=(process(framework="pytorch"),)).cure or ""
+    torch = found(python=looks, processes=(process(framework="pytorch"),)).fix or ""
     assert "fit" not in torch
     assert "tf." not in torch
 
@@ -308,7 +308,7 @@ def test_a_few_looks_more_than_nothing_are_chance():
 
 def test_an_input_pipeline_that_takes_the_cpus_from_the_steps():
     finding = found(python=python(input=0.5), processes=(process(cpu=1.95),))
-    assert (finding.cause, finding.share, finding.choices) == ("busy-input", 0.5, ())
+    assert (finding.cause, finding.share, finding.apply) == ("busy-input", 0.5, ())
 
 
 def test_what_can_bring_little_comes_after_what_can_bring_more():
@@ -323,20 +323,20 @@ def test_what_can_bring_little_comes_after_what_can_bring_more():
 def test_ops_between_the_steps_are_not_told_as_figures_read():
     finding = found(python=python(eager=0.3))
     assert finding.cause == "host-reads"
-    assert "runs single ops between the steps in 30%" in finding.claim
-    assert "takes figures out of tensors" in found(python=python(reading=0.3)).claim
+    assert "runs single ops between the steps in 30%" in finding.title
+    assert "takes figures out of tensors" in found(python=python(reading=0.3)).title
 
 
 def test_a_quota_of_a_part_of_a_cpu_is_used_up():
     finding = found(host=host(quota=1.5, throttled=0.5), processes=(process(intra=16),))
-    assert finding.choices == (Choice("threads", "2x2"),)
+    assert finding.apply == (Choice("threads", "2x2"),)
     enough = observation(host=host(quota=3.5, throttled=0.1), processes=(process(intra=4),))
     assert looked(Seen(observation=enough)) == ()
 
 
 def test_denormal_numbers_in_python():
     finding = found(python=python(python=0.5), graphs=graphs(denormal_looks=10, denormal=10))
-    assert (finding.cause, finding.share, finding.sure) == ("denormals", 0.5, "rule")
+    assert (finding.cause, finding.share, finding.confidence) == ("denormals", 0.5, "rule")
     assert "train.py:7" in finding.evidence
     now_and_then = graphs(denormal_looks=10, denormal=5)
     assert found(python=python(python=0.5), graphs=now_and_then).cause == "between-steps"
@@ -355,10 +355,10 @@ def test_denormal_numbers_in_ops_of_pytorch():
         )
 
     (most,) = looked(seen(None))
-    assert most.choices == (Choice("denormals", "flushed"),)
-    assert "PyTorch's ops compute with denormal numbers, in 80% of the time at most" in most.claim
+    assert most.apply == (Choice("denormals", "flushed"),)
+    assert "PyTorch's ops compute with denormal numbers, in 80% of the time at most" in most.title
     (tried,) = looked(seen(Ratio(pairs=20, low=0.28, median=0.3, high=0.33)))
-    assert (tried.cause, tried.share, tried.sure) == ("denormals", 0.7, "measured")
+    assert (tried.cause, tried.share, tried.confidence) == ("denormals", 0.7, "measured")
     assert tried.gain == Gain(pytest.approx(0.67), pytest.approx(0.72))
     assert looked(seen(Ratio(pairs=20, low=0.95, median=0.98, high=1.01))) == ()
 
@@ -416,7 +416,7 @@ def test_when_memory_ends():
     finding = found(processes=(growing,), host=host(memory_limit=1000 * MIB))
     assert (finding.cause, finding.share) == ("growing-memory", None)
     assert (
-        "memory grows by 600 MiB a minute; at this rate there is none left in 10 s" in finding.claim
+        "memory grows by 600 MiB a minute; at this rate there is none left in 10 s" in finding.title
     )
 
 
@@ -424,7 +424,7 @@ def test_memory_that_grows_in_workers():
     worker = process(2, intra=None, growth=10.0 * MIB, resident=100 * MIB, cpu=0.5, parent=1)
     both = (process(resident=700 * MIB), worker, msgspec.structs.replace(worker, pid=3))
     finding = found(processes=both, host=host(memory_limit=1000 * MIB))
-    assert "grows by 1200 MiB a minute; at this rate there is none left in 15 s" in finding.claim
+    assert "grows by 1200 MiB a minute; at this rate there is none left in 15 s" in finding.title
     assert finding.evidence.endswith("300 MiB may still be had; 2 processes grow")
     filling = msgspec.structs.replace(worker, growth=0.4 * MIB)  # 8 of 100 in 20 s
     little = observation(processes=(process(), filling), host=host(memory_limit=1000 * MIB))
@@ -439,7 +439,7 @@ def test_memory_that_grows_for_years_is_no_finding():
 def test_page_faults_of_an_allocator_that_gives_back():
     finding = found(processes=(process(faults=1e6, kernel=0.8),))
     assert finding.cause == "allocator-trim"
-    assert finding.choices == (Choice("allocator", "glibc-keep"),)
+    assert finding.apply == (Choice("allocator", "glibc-keep"),)
     assert 0 < (finding.share or 0) <= 0.8 / 1.9
     idle = observation(processes=(process(faults=1e4, cpu=0.04, kernel=0.03),))
     assert looked(Seen(observation=idle)) == ()
@@ -466,14 +466,14 @@ def test_more_threads_than_a_set_of_cores_has(framework, variable):
     main = process(cpus=(0,), intra=16, cpu=1.0, queued=9.0, framework=framework)
     finding = found(host=inside, processes=(main,))
     assert (finding.cause, finding.share) == ("narrow-affinity", 0.9 * (1 - 0.01))
-    assert f"give it 1 intra-op thread ({variable})" in (finding.cure or "")
-    assert finding.choices == (Choice("threads", "1x1"),)
+    assert f"give it 1 intra-op thread ({variable})" in (finding.fix or "")
+    assert finding.apply == (Choice("threads", "1x1"),)
 
 
 def test_a_rank_that_its_launcher_has_bound():
     finding = found(processes=(process(cpus=(0,), ranks=1, cpu=0.99),))
     assert (finding.cause, finding.share) == ("ranks-on-one-core", 0.5)
-    assert "--bind-to none" in (finding.cure or "")
+    assert "--bind-to none" in (finding.fix or "")
 
 
 def test_two_ranks_of_two_cores_are_bound_as_they_should():
@@ -488,4 +488,4 @@ def test_a_control_group_at_its_limit():
     )
     assert (finding.cause, finding.share) == ("memory-pressure", 0.9)
     assert "limit of 1,000 MiB 200,000 times a second" in finding.evidence
-    assert finding.sure == "modelled"
+    assert finding.confidence == "modelled"

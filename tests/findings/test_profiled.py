@@ -49,7 +49,7 @@ def owned(key: str, own: float, count: int = 1):
 
 def wrong(made: Profile) -> list[Finding]:
     """What something is to be done about."""
-    return [one for one in looked(Seen(profile=analyse(made))) if one.cure]
+    return [one for one in looked(Seen(profile=analyse(made))) if one.fix]
 
 
 def only(made: Profile) -> Finding:
@@ -71,8 +71,8 @@ def normed() -> Graph:
 def test_batch_norm_in_pieces(normed):
     made = normed.profile()
     first = wrong(made)[0]
-    assert first.tries == ("batch_norm",)
-    assert first.claim == "batch norm is not fused: 1 layer is 24 ops a step, 50% of the op time"
+    assert first.try_next == ("batch_norm",)
+    assert first.title == "batch norm is not fused: 1 layer is 24 ops a step, 50% of the op time"
     assert "where fused kernels move" in first.evidence
     assert first.gain is not None
     assert 0 < first.gain.low <= first.gain.high < 0.5
@@ -81,7 +81,7 @@ def test_batch_norm_in_pieces(normed):
 def test_the_gain_is_of_the_wall_time_not_of_the_op_time(normed):
     made = normed.profile()
     whole, part = wrong(made)[0], wrong(parts(made, ops=0.001, python=0.009))
-    batch_norm = next(finding for finding in part if finding.tries == ("batch_norm",))
+    batch_norm = next(finding for finding in part if finding.try_next == ("batch_norm",))
     assert whole.gain is not None
     assert batch_norm.gain is not None
     assert batch_norm.gain.high == pytest.approx(whole.gain.high / 10)
@@ -90,8 +90,8 @@ def test_the_gain_is_of_the_wall_time_not_of_the_op_time(normed):
 def test_steps_that_wait_for_their_data():
     made = parts(plain(owned("Relu(float[8])", 1e-3)), ops=0.006, input=0.003, python=0.0003)
     finding = only(made)
-    assert finding.tries == ("input_prefetch", "input_threads")
-    assert "32% of the wall time" in finding.claim
+    assert finding.try_next == ("input_prefetch", "input_threads")
+    assert "32% of the wall time" in finding.title
     assert finding.seconds == pytest.approx(0.003)
     assert finding.gain is not None
     assert (finding.gain.low, finding.gain.high) == (0.0, pytest.approx(3 / 9.3))
@@ -99,7 +99,7 @@ def test_steps_that_wait_for_their_data():
 
 def test_python_between_the_steps():
     finding = only(parts(plain(owned("Relu(float[8])", 1e-3)), ops=0.006, python=0.004))
-    assert finding.tries == ("steps_per_execution",)
+    assert finding.try_next == ("steps_per_execution",)
     assert finding.gain is not None
     assert finding.gain.high == pytest.approx(0.4)
 
@@ -110,8 +110,8 @@ def test_faults_of_ops_cost_what_the_machine_says():
     counters = Counters("auto", "software events", ((),), fault_seconds=2e-6)
     made = msgspec.structs.replace(plain(*ops), counters=counters)
     finding = only(made)
-    assert finding.tries == ("allocator",)
-    assert finding.claim.startswith(
+    assert finding.try_next == ("allocator",)
+    assert finding.title.startswith(
         "the ops of a step have 3,000 page faults, 6 ms of CPU time at 2 us each, as measured here"
     )
     assert finding.gain is not None
@@ -126,10 +126,10 @@ def test_more_threads_than_the_quota():
     made = plain(*ops)
     there = msgspec.structs.replace(machine(2), quota=1.5)
     finding = only(msgspec.structs.replace(made, machine=there))
-    assert finding.tries == ("threads",)
-    assert "2 threads, more than the quota of 1.5 CPUs" in finding.claim
+    assert finding.try_next == ("threads",)
+    assert "2 threads, more than the quota of 1.5 CPUs" in finding.title
     assert "they take 4 ms on 1 and 5 ms on 2" in finding.evidence
-    assert "1x1" in {choice.value for choice in finding.choices}
+    assert "1x1" in {choice.value for choice in finding.apply}
     assert finding.gain is not None
     assert finding.gain.high == pytest.approx(0.2)
 
@@ -137,7 +137,7 @@ def test_more_threads_than_the_quota():
 def test_more_threads_than_cores():
     ops = [keyed("Relu(float[1000000])", seconds={1: 4e-3, 2: 5e-3})]
     finding = only(plain(*ops, settings=Settings(64, 64)))
-    assert "64 threads, more than the 2 cores" in finding.claim
+    assert "64 threads, more than the 2 cores" in finding.title
     assert finding.gain is None
     assert wrong(plain(*ops)) == []
 
@@ -146,10 +146,10 @@ def test_small_ops():
     ops = [owned("Mul(float[8])", 4e-6, count=400), owned("Conv2D(float[8],float[8])", 4e-3)]
     nodes = [node("Mul", 0) for _ in range(400)] + [node("Conv2D", 1)]
     made = profile(machine(2), ops, {"train": nodes}, span=0.01)
-    found = {finding.tries: finding for finding in wrong(made)}
+    found = {finding.try_next: finding for finding in wrong(made)}
     finding = found["jit_compile", "xla"]
-    assert finding.claim.startswith("400 of 401 ops a step are shorter than 20 us, 29% of the")
-    assert "only measuring tells" in (finding.cure or "")
+    assert finding.title.startswith("400 of 401 ops a step are shorter than 20 us, 29% of the")
+    assert "only measuring tells" in (finding.fix or "")
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_small_ops():
 def test_onednn_off(ops, advised):
     found = wrong(plain(*(owned(key, seconds) for key, seconds in ops)))
     found = [finding for finding in found if finding.cause == "onednn-off"]
-    assert [finding.tries for finding in found] == ([("onednn",)] if advised else [])
-    assert not advised or "50% of the op time" in found[0].claim
-    assert not advised or found[0].sure == "rule"
+    assert [finding.try_next for finding in found] == ([("onednn",)] if advised else [])
+    assert not advised or "50% of the op time" in found[0].title
+    assert not advised or found[0].confidence == "rule"
 
 
 def test_the_most_costly_comes_first(normed):
@@ -189,8 +189,8 @@ def step(*, lines=(), **seconds) -> tuple[Finding, ...]:
 
 def test_the_ops_when_little_is_lost():
     (found,) = step(ops=0.095, executor=0.002, input=0.001, communication=0.0, python=0.002)
-    assert found.claim == "a step's time is in its ops: 95% of the wall time (95 ms)"
-    assert (found.cure, found.share) == (None, None)
+    assert found.title == "a step's time is in its ops: 95% of the wall time (95 ms)"
+    assert (found.fix, found.share) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_what_dltune_applies_by_itself(normed):
         msgspec.structs.replace(plain(*faults), machine=there),
         plain(owned("Conv2D(float[8,8],float[8])", 0.5)),
     ]
-    assert {str(choice) for one in made for found in wrong(one) for choice in found.choices} == {
+    assert {str(choice) for one in made for found in wrong(one) for choice in found.apply} == {
         "batch_norm=fused",
         "input_prefetch=auto",
         "allocator=glibc-keep",
@@ -249,7 +249,7 @@ def test_half_precision_without_kernels_for_it():
     convolution = owned("Conv2D(half[16,32,32,32],half[3,3,32,32]){padding=SAME}", 9e-3)
     finding = only(plain(convolution, owned("Relu(float[8,8])", 1e-3)))
     assert finding.cause == "reference-kernel"
-    assert finding.claim.startswith("90% of the op time is in float16")
+    assert finding.title.startswith("90% of the op time is in float16")
     assert "most of it in Conv2D" in finding.evidence
     assert finding.share == pytest.approx(0.9 * (1 - 1 / 3))
 
@@ -318,9 +318,9 @@ def test_more_threads_than_cpus_wait_for_one_another(two, threads):
         return [one for one in looked(seen) if one.cause == "too-many-threads"]
 
     (finding,) = told(processes=crowd)
-    assert finding.claim.startswith("ops have 48 threads on 2 CPUs")
+    assert finding.title.startswith("ops have 48 threads on 2 CPUs")
     assert finding.share == pytest.approx(1.4 / 2.6, rel=0.01)
-    assert [choice.value for choice in finding.choices] == [threads]
+    assert [choice.value for choice in finding.apply] == [threads]
     assert told(processes=(process(intra=2, cpu=1.2, queued=1.4),)) == []
     assert told(processes=crowd, host=host(quota=1.0, throttled=0.6)) == []
 
@@ -396,16 +396,16 @@ def test_an_optimizer_that_loops_over_its_tensors():
     forward = ("forward/relu", 0.0, 0.001)
     loop = in_a_row(0.00101, *["optimizer/mul_"] * 10)
     finding = wrong(eager(forward, *loop))[1]
-    assert (finding.cause, finding.choices) == (
+    assert (finding.cause, finding.apply) == (
         "loop-optimizer",
         (Choice("fused_optimizer", "on"),),
     )
-    assert finding.claim == "the optimizer updates tensor after tensor, by 10 ops a step"
+    assert finding.title == "the optimizer updates tensor after tensor, by 10 ops a step"
     assert finding.seconds == pytest.approx(2e-4)
     fused = eager(forward, *in_a_row(0.00101, "optimizer/_fused_adam_"))
     # a closure, whose pass computes something without gradients, too
     closed = eager(*in_a_row(0.0, "optimizer/clone"), ("forward/relu", 2e-5, 0.001), *loop)
-    assert finding.claim in [one.claim for one in wrong(closed)]
+    assert finding.title in [one.title for one in wrong(closed)]
     other = eager(forward, *loop, name="Optimizer.step#RMSprop.step")
     little = eager(("forward/relu", 0.0, 0.01), *in_a_row(0.01001, *["optimizer/mul_"] * 10))
     every = [one.cause for it in (fused, other, little) for one in wrong(it)]
@@ -416,7 +416,7 @@ def test_ops_that_python_calls_one_by_one():
     ops = in_a_row(0.0, *["forward/relu"] * 100)
     own, calls = sorted(wrong(eager(*ops)), key=lambda one: one.cause)
     assert (own.cause, calls.cause) == ("between-ops", "op-calls")
-    assert calls.claim == "Python calls 99 ops of a step one by one"
+    assert calls.title == "Python calls 99 ops of a step one by one"
     assert calls.seconds == pytest.approx(99e-5)
     assert calls.evidence.startswith("before each lie 10.0 us, in the mean")
     assert own.seconds == pytest.approx(1e-3)
@@ -479,7 +479,7 @@ def test_waiting_for_gradients_is_no_pause_of_python_s():
     assert found.evidence == (
         "the largest sum of all ranks, 1.0 MiB, takes 5 ms, 4 ms where no rank is late"
     )
-    assert "dltune plan buckets" in str(found.cure)
+    assert "dltune plan buckets" in str(found.fix)
 
 
 def test_a_rank_has_its_part_of_the_cores():
@@ -511,11 +511,11 @@ def test_fewer_threads_than_there_are_cores_for():
         return [one for one in found if one.cause == "too-few-threads"]
 
     (finding,) = told(four)
-    assert finding.claim == "an op has 1 thread where there are cores for 4"
+    assert finding.title == "an op has 1 thread where there are cores for 4"
     assert finding.seconds == pytest.approx(28e-3)
-    assert [choice.value for choice in finding.choices] == ["4x1"]
+    assert [choice.value for choice in finding.apply] == ["4x1"]
     quota = msgspec.structs.replace(four, machine=msgspec.structs.replace(machine(4), quota=2.5))
-    assert [one.choices[0].value for one in told(quota)] == ["2x1"]
+    assert [one.apply[0].value for one in told(quota)] == ["2x1"]
     both = msgspec.structs.replace(four, settings=Settings(4, 1))
     assert told(both) == []
     # in the job they take half of what they took while they were measured, then four at a time
@@ -525,7 +525,7 @@ def test_fewer_threads_than_there_are_cores_for():
     beside = parts(plain(multiply, settings=Settings(1, 4)), ops=12e-3, python=1e-3)
     assert told(msgspec.structs.replace(beside, machine=machine(4))) == []
     # not measured, as where the climb had ended before
-    assert [one.choices[0].value for one in told(msgspec.structs.replace(made, machine=machine(9)))]
+    assert [one.apply[0].value for one in told(msgspec.structs.replace(made, machine=machine(9)))]
 
 
 @pytest.mark.parametrize(
@@ -558,10 +558,9 @@ def test_threads_for_the_cores_that_are_left(processes, threads):
     made = msgspec.structs.replace(made, machine=machine(4))
     seen = Seen(observation(processes=tuple(processes)), analyse(made))
     found = [one for one in looked(seen) if one.cause == "too-few-threads"]
-    assert [one.choices[0].value for one in found] == threads
+    assert [one.apply[0].value for one in found] == threads
     assert all(
-        ("torchrun" in str(one.cure)) == (len(threads) == 1 and threads[0] == "2x1")
-        for one in found
+        ("torchrun" in str(one.fix)) == (len(threads) == 1 and threads[0] == "2x1") for one in found
     )
 
 
@@ -573,9 +572,9 @@ def test_double_precision_in_pytorch():
     (finding,) = [
         one for one in wrong(msgspec.structs.replace(made, ops=ops)) if one.cause == "float64"
     ]
-    assert finding.claim == "80% of the op time is in double precision"
+    assert finding.title == "80% of the op time is in double precision"
     assert "torch.from_numpy" in finding.evidence
-    assert "torch.set_default_dtype" in str(finding.cure)
+    assert "torch.set_default_dtype" in str(finding.fix)
 
 
 def test_threads_that_bring_nothing_are_not_missing():

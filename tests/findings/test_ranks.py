@@ -68,7 +68,7 @@ def found(*ranks: Rank, timeline: Timeline | None = None, cores: int = 2) -> tup
 
 
 def told(*ranks: Rank, **also: Any) -> str:
-    return "\n".join(f.claim for f in found(*ranks, **also))
+    return "\n".join(f.title for f in found(*ranks, **also))
 
 
 def distribution(median: float, p95: float | None = None, samples: int = 100) -> Distribution:
@@ -102,7 +102,7 @@ def timeline(**also: Any) -> Timeline:
 
 def test_nothing_is_wrong():
     (only,) = found(rank(0), rank(1), timeline=timeline())
-    assert only.claim == "Horovod's background threads hold nothing up"
+    assert only.title == "Horovod's background threads hold nothing up"
     assert "3.0% of a core" in only.evidence
 
 
@@ -112,10 +112,10 @@ def spinner(**also: Any) -> Rank:
 
 def test_a_background_thread_that_spins():
     first = found(spinner(), rank(1))[0]
-    assert first.claim == "the background thread of rank 0 spins: up to 27% of a core"
+    assert first.title == "the background thread of rank 0 spins: up to 27% of a core"
     assert "100% of it in user space" in first.evidence
     assert "wait for 0.30 of a core" in first.evidence
-    assert "OMPI_MCA_mpi_yield_when_idle" in (first.cure or "")
+    assert "OMPI_MCA_mpi_yield_when_idle" in (first.fix or "")
 
 
 def test_spinning_costs_what_it_denies_the_threads_that_compute():
@@ -131,14 +131,14 @@ def test_work_in_the_kernel_is_no_spinning():
 
 
 def test_open_mpi_can_give_the_core_away():
-    assert [one.setting for one in found(spinner(), rank(1))[0].choices] == ["mpi_yield"]
+    assert [one.setting for one in found(spinner(), rank(1))[0].apply] == ["mpi_yield"]
     other = msgspec.structs.replace(spinner(), mpi="MPICH 4.2.0")
-    assert found(other, rank(1))[0].choices == ()
+    assert found(other, rank(1))[0].apply == ()
 
 
 def test_gloo_gets_no_advice_on_mpi():
     quiet = msgspec.structs.replace(spinner(), controller="gloo", mpi=None)
-    assert "OMPI" not in (found(quiet, rank(1))[0].cure or "")
+    assert "OMPI" not in (found(quiet, rank(1))[0].fix or "")
 
 
 def test_a_background_thread_that_waits_for_a_core():
@@ -153,8 +153,8 @@ def test_ranks_bound_to_one_core():
         for n in (0, 1)
     ]  # fmt: skip
     first = found(*bound)[0]
-    assert first.claim == "ranks 0, 1 are bound to one core each, and want more"
-    assert "--bind-to none" in (first.cure or "")
+    assert first.title == "ranks 0, 1 are bound to one core each, and want more"
+    assert "--bind-to none" in (first.fix or "")
     assert first.share == pytest.approx(1.0 / 1.7)
 
 
@@ -199,15 +199,15 @@ def test_pytorchs_ranks_get_no_advice_on_horovod():
     late = thread(100, "background", 0.03, 0.4)
     workers = [thread(tid, "compute", 0.3, 0.5) for tid in (1, 2, 3)]
     crowd = found(*(rank(number, late, *workers, **torch) for number in (0, 1)))
-    cures = {one.cause: str(one.cure) for one in crowd}
+    cures = {one.cause: str(one.fix) for one in crowd}
     assert "OMP_NUM_THREADS=1" in cures["crowded-ranks"]
     assert cures["starved-background"].endswith("for each rank (OMP_NUM_THREADS)")
     told_one = rank(0, late, settings={"OMP_NUM_THREADS": "1"}, **torch)
     (starved,) = found(told_one, rank(1, **torch))
-    assert "fewer ranks on the node" in str(starved.cure)
+    assert "fewer ranks on the node" in str(starved.fix)
     assert told(rank(0, **torch), rank(1, **torch)).startswith("PyTorch's background threads hold")
     versions = found(rank(0, **torch), rank(1, **torch | {"pytorch": "2.6"}))
-    assert "ranks run different versions of PyTorch" in [one.claim for one in versions]
+    assert "ranks run different versions of PyTorch" in [one.title for one in versions]
 
 
 def test_sleeps_that_last_too_long():
@@ -232,7 +232,7 @@ def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
     cause = rank(0, ended=1, ended_after=5.2, error="ValueError: out of luck")
     victim = rank(1, ended=1, ended_after=5.0, error="HorovodInternalError: peer is gone")
     first = found(cause, victim)[0]
-    assert first.claim == "rank 0 failed first, the others followed"
+    assert first.title == "rank 0 failed first, the others followed"
     assert "failed with ValueError: out of luck" in first.evidence
 
 
@@ -244,7 +244,7 @@ def test_ranks_that_end_well_are_no_failure():
 
 def test_a_rank_that_hangs():
     first = found(rank(0), rank(1, stuck="its process is stopped by a signal"))[0]
-    assert first.claim == "rank 1 hangs, and the others wait for it"
+    assert first.title == "rank 1 hangs, and the others wait for it"
 
 
 def test_versions_that_differ():
@@ -257,9 +257,9 @@ def test_a_rank_without_a_background_thread():
 
 
 def test_ranks_that_are_not_there():
-    (one,) = (f for f in found(rank(0)) if "not in this report" in f.claim)
-    assert one.claim == "1 of 2 ranks are not in this report"
-    assert "--merge" in (one.cure or "")
+    (one,) = (f for f in found(rank(0)) if "not in this report" in f.title)
+    assert one.title == "1 of 2 ranks are not in this report"
+    assert "--merge" in (one.fix or "")
 
 
 @pytest.mark.parametrize(

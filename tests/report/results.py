@@ -105,7 +105,12 @@ def watched() -> io.Io:
         watch=watch,
         experiment=None,
         findings=(
-            Finding("cause", "reading is held up by page faults", "12 of them", "read ahead"),
+            Finding(
+                cause="cause",
+                title="reading is held up by page faults",
+                evidence="12 of them",
+                fix="read ahead",
+            ),
         ),
         unseen=("no tracepoints",),
     )
@@ -196,7 +201,9 @@ def ranks() -> Horovod:
         late={"0": 0.75, "1": 0.25},
         tensors=(Tensor(EVIL, 10, 2048, SOME, SOME, SOME),),
     )
-    finding = Finding("cause", f"it spins {EVIL}", "27 % of a core", "let it sleep")
+    finding = Finding(
+        cause="cause", title=f"it spins {EVIL}", evidence="27 % of a core", fix="let it sleep"
+    )
     return Horovod(
         SCHEMA,
         "2026-01-01T00:00:00+00:00",

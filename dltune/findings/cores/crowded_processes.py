@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import allowed_together, as_usual
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import intra_op
 
@@ -14,6 +15,12 @@ from dltune.findings.thread_settings import intra_op
 CROWDED, WORKS = 1.25, 0.1
 
 
+@rule(
+    "crowded-processes",
+    "cores",
+    summary="Several processes of the job, each with threads for all cores.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that threads of the processes that train were ready and had no
     core, of all that they wanted, but where others had it."""
@@ -36,15 +43,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     # OpenMP's serves libraries beside TensorFlow, too
     variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]
     yield Finding(
-        "crowded-processes",
-        f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPU"
+        cause="crowded-processes",
+        title=f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPU"
         + "s" * (cores > 1),
-        f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
+        evidence=f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
         f"them (pid {', '.join(str(one.pid) for one in trains[:8])})",
-        f"give each {each} intra-op thread{'s' * (each > 1)}: {' '.join(dict.fromkeys(variables))}",
+        fix=f"give each {each} intra-op thread{'s' * (each > 1)}: {' '.join(dict.fromkeys(variables))}",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("threads", as_usual(each, trains[0].inter)),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", as_usual(each, trains[0].inter)),),
+        try_next=("threads",),
     )

@@ -9,6 +9,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import as_usual, crowd
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import intra_op
 from dltune.machine import cpulist
@@ -17,6 +18,12 @@ from dltune.machine import cpulist
 WORKS = 0.7
 
 
+@rule(
+    "narrow-affinity",
+    "cores",
+    summary="A job that may run on fewer cores than there are, or that has threads for more.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the missing cores would do, if they did as much as those that it has; where it
     cannot have more, what its threads waited for each other."""
@@ -34,16 +41,16 @@ def find(seen: Seen) -> Iterator[Finding]:
     if main.cpu < WORKS * have or main.ranks is not None:
         return
     yield Finding(
-        "narrow-affinity",
-        f"the job may run on {have} of {there} CPUs",
-        f"pid {main.pid} is kept to CPU {cpulist.show(main.cpus)}, of "
+        cause="narrow-affinity",
+        title=f"the job may run on {have} of {there} CPUs",
+        evidence=f"pid {main.pid} is kept to CPU {cpulist.show(main.cpus)}, of "
         f"{cpulist.show(observation.host.cpus)} that it could have; its threads ran on "
         f"{main.cpu:.2f} cores",
-        "if that is not meant: start it without taskset, numactl, or the launcher's binding "
+        fix="if that is not meant: start it without taskset, numactl, or the launcher's binding "
         "(mpirun --bind-to none, srun --cpu-bind=none), and look for sched_setaffinity in it",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
+        confidence="modelled",
     )
 
 
@@ -53,15 +60,15 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
     if have >= online or share <= 0:
         return
     yield Finding(
-        "narrow-affinity",
-        f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",
-        f"the set of CPUs is {cpulist.show(main.cpus)}; threads were ready without a CPU for "
+        cause="narrow-affinity",
+        title=f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",
+        evidence=f"the set of CPUs is {cpulist.show(main.cpus)}; threads were ready without a CPU for "
         f"{main.waited:.0%} of what they wanted",
-        f"give it {have} intra-op thread{'s' * (have > 1)} ({intra_op(main.framework, have)}), or "
+        fix=f"give it {have} intra-op thread{'s' * (have > 1)} ({intra_op(main.framework, have)}), or "
         "the container more CPUs",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("threads", as_usual(have, main.inter)),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", as_usual(have, main.inter)),),
+        try_next=("threads",),
     )

@@ -6,11 +6,18 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of all cores
 
 
+@rule(
+    "neighbour",
+    "cores",
+    summary="Others on the job's cores: processes, or machines on the same hypervisor.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the others had of the job's cores, at most what the job waited for."""
     observation = seen.observation
@@ -24,26 +31,26 @@ def find(seen: Seen) -> Iterator[Finding]:
             f"{_short(one.command)} (pid {one.pid}, {one.cpu:.2f} cores)" for one in host.neighbours
         )
         yield Finding(
-            "neighbour",
-            f"other processes have {host.others:.1f} of the job's {cores} CPUs",
-            f"{names or 'many small ones, or such as cannot be seen from here'}; the job's threads "
+            cause="neighbour",
+            title=f"other processes have {host.others:.1f} of the job's {cores} CPUs",
+            evidence=f"{names or 'many small ones, or such as cannot be seen from here'}; the job's threads "
             "were ready without a CPU for "
             f"{main.waited:.0%} of what they wanted",
-            "end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
+            fix="end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
             share=share,
             gain=Gain(0.0, share),
-            sure="measured",
+            confidence="measured",
         )
     stolen = host.stolen / host.online
     if stolen >= SHARE:
         yield Finding(
-            "neighbour",
-            f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other machines",
-            f"steal time, {host.stolen:.2f} of {host.online} CPUs in {observation.seconds:.0f} s",
-            "a machine with CPUs of its own (dedicated, not shared), or another hour",
+            cause="neighbour",
+            title=f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other machines",
+            evidence=f"steal time, {host.stolen:.2f} of {host.online} CPUs in {observation.seconds:.0f} s",
+            fix="a machine with CPUs of its own (dedicated, not shared), or another hour",
             share=stolen,
             gain=Gain(0.0, stolen),
-            sure="measured",
+            confidence="measured",
         )
 
 

@@ -11,12 +11,19 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import as_usual
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import intra_op, threads_of
 
 THROTTLED = 0.05  # of the time
 
 
+@rule(
+    "threads-over-quota",
+    "cores",
+    summary="More threads than the control group's CPU time pays for, or than there are cores.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time for which the group stood still. A part of it stays, since the
     same work needs the same CPU time; what goes is waiting at ends of ops for a thread that stands
@@ -45,27 +52,27 @@ def _observed(observation: Observation) -> Iterator[Finding]:
     if main.intra <= quota:
         ran = sum(one.threads for one in observation.processes)
         yield Finding(
-            "threads-over-quota",
-            f"the job uses up what the control group pays for, {quota:g} CPUs",
-            f"{stood}; an op has {main.intra} of the job's {ran} threads",
-            "more CPUs for the container, or less that works beside the ops, such as workers that "
+            cause="threads-over-quota",
+            title=f"the job uses up what the control group pays for, {quota:g} CPUs",
+            evidence=f"{stood}; an op has {main.intra} of the job's {ran} threads",
+            fix="more CPUs for the container, or less that works beside the ops, such as workers that "
             "prepare the data",
             share=throttled,
             gain=Gain(0.0, throttled),
-            sure="modelled",
+            confidence="modelled",
         )
         return
     yield Finding(
-        "threads-over-quota",
-        f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
-        f"{stood}; {threads_of(main)}",
-        f"give it {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
+        cause="threads-over-quota",
+        title=f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
+        evidence=f"{stood}; {threads_of(main)}",
+        fix=f"give it {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
         "the container more CPUs",
         share=throttled,
         gain=Gain(0.0, throttled),
-        sure="modelled",
-        choices=(Choice("threads", as_usual(paid, main.inter)),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", as_usual(paid, main.inter)),),
+        try_next=("threads",),
     )
 
 
@@ -87,16 +94,16 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         )
         share = max(0.0, 1 - here / there) * working(profile)
     yield Finding(
-        "threads-over-quota",
-        f"ops have {intra} threads, more than {limit}",
-        evidence,
-        f"{right} would keep none waiting for a CPU ({intra_op(profile.framework.name, right)})",
+        cause="threads-over-quota",
+        title=f"ops have {intra} threads, more than {limit}",
+        evidence=evidence,
+        fix=f"{right} would keep none waiting for a CPU ({intra_op(profile.framework.name, right)})",
         seconds=None if share is None else share * unrecorded(profile),
         share=share,
         gain=None if share is None else Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("threads", as_usual(right, profile.settings.inter)),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", as_usual(right, profile.settings.inter)),),
+        try_next=("threads",),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.io import DataFile, Storage
 from dltune.findings.data.waits import storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import file_name, size
 
@@ -16,6 +17,12 @@ AMPLIFIED = 1.5
 WORTH = 8 << 20
 
 
+@rule(
+    "amplified-reading",
+    "data",
+    summary="Storage that delivers more than is used, by read-ahead or by pages.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     places = {place.device: place for place in seen.io.storage} if seen.io else {}
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
@@ -23,14 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         if amplification is None or amplification < AMPLIFIED or came < WORTH:
             continue
         yield Finding(
-            "amplified-reading",
-            f"storage delivers {amplification:.1f} times what is used of {file_name(file.path)}",
-            f"{size(came)} from storage, {size(file.asked or 0)} used; access is "
+            cause="amplified-reading",
+            title=f"storage delivers {amplification:.1f} times what is used of {file_name(file.path)}",
+            evidence=f"{size(came)} from storage, {size(file.asked or 0)} used; access is "
             f"{file.pattern.kind}, the mapping's advice {file.advice or 'none'}"
             f"{_ahead(places[file.device])}",
-            _cure(file),
+            fix=_cure(file),
             share=storage_share(seen),
-            sure="measured",
+            confidence="measured",
         )
 
 

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import rate, size
 
 
+@rule(
+    "block-size",
+    "data",
+    summary="How much faster larger blocks are read (Fig. 5.1).",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
     blocks = experiment.blocks if experiment else ()
@@ -25,11 +32,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     mapped = max((b.throughput.median for b in blocks if b.method == "mmap"), default=None)
     beside = f"; a mapping gives {rate(mapped)} at its best, whatever the block" if mapped else ""
     yield Finding(
-        "block-size",
-        f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
+        cause="block-size",
+        title=f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
         f"{size(small.block)}",
-        f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}"
+        evidence=f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}"
         f"{beside}",
-        f"read {size(best.block)} at a time: join neighbouring records into one read",
-        sure="measured",
+        fix=f"read {size(best.block)} at a time: join neighbouring records into one read",
+        confidence="measured",
     )

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.data.waits import IDLE, preparation_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "busy-input",
+    "data",
+    summary="Steps that wait for an input pipeline although no CPU is idle.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that steps waited for data."""
     observation = seen.observation
@@ -17,14 +25,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None or share is None or observation.idle(main) >= IDLE:
         return
     yield Finding(
-        "busy-input",
-        f"steps wait for the input pipeline {share:.0%} of the time, and no CPU is idle",
-        f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: what prepares the data "
+        cause="busy-input",
+        title=f"steps wait for the input pipeline {share:.0%} of the time, and no CPU is idle",
+        evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: what prepares the data "
         "takes them from the steps",
-        "prepare less in each step: decode to the size that is needed, cache() what is the same in "
+        fix="prepare less in each step: decode to the size that is needed, cache() what is the same in "
         "each epoch, or prepare the data once, in files",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        tries=("input_threads",),
+        confidence="modelled",
+        try_next=("input_threads",),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import rate
 
@@ -12,6 +13,12 @@ from dltune.words import rate
 WORTH = 1.25
 
 
+@rule(
+    "exact-offsets",
+    "data",
+    summary="What readers gain that know where their records lie (Fig. 4.2 and section 5.2.2).",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     strided = seen.io.experiment.strided if seen.io and seen.io.experiment else ()
     cursor = {r.readers: r for r in strided if r.walk == "cursor"}
@@ -25,10 +32,10 @@ def find(seen: Seen) -> Iterator[Finding]:
         fewer = present.switches.median / best.switches.median if best.switches.median else 0.0
         switches = f", {fewer:.0f} times fewer switches" if fewer >= 1 else ""
         yield Finding(
-            "exact-offsets",
-            f"{most} readers that know where their records lie are {gain:.1f} times as fast",
-            f"{rate(best.throughput.median)} by exact offsets ({best.method}), "
+            cause="exact-offsets",
+            title=f"{most} readers that know where their records lie are {gain:.1f} times as fast",
+            evidence=f"{rate(best.throughput.median)} by exact offsets ({best.method}), "
             f"{rate(present.throughput.median)} passing the others' records{switches}",
-            "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
-            sure="measured",
+            fix="take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
+            confidence="measured",
         )

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # of the wall time; a few percent come and go with the rest of the machine
 SHARE = 0.03
 
 
+@rule(
+    "input-wait",
+    "data",
+    summary="Steps that wait for their data, as far as a profile tells it.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited. Where the job was looked at while it ran, other rules
     tell why they did."""
@@ -23,15 +31,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        "input-wait",
-        f"ops wait for data in {share:.0%} of the wall time",
-        "nothing else ran meanwhile",
-        "prefetching and parallel calls in the input pipeline: the next batch is prepared while a "
+        cause="input-wait",
+        title=f"ops wait for data in {share:.0%} of the wall time",
+        evidence="nothing else ran meanwhile",
+        fix="prefetching and parallel calls in the input pipeline: the next batch is prepared while a "
         "step runs, unless the data come late for want of CPUs",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
-        choices=(Choice("input_prefetch", "auto"),),
-        tries=("input_prefetch", "input_threads"),
+        confidence="measured",
+        apply=(Choice("input_prefetch", "auto"),),
+        try_next=("input_prefetch", "input_threads"),
     )

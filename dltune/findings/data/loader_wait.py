@@ -9,11 +9,18 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import IDLE, WAITS, input_share, storage_share
 from dltune.findings.looked import shares, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 WORKS = 0.02  # CPUs that a worker has which prepares something
 
 
+@rule(
+    "loader-wait",
+    "data",
+    summary="Steps that wait for PyTorch's DataLoader.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle
     half can be had for it, for the step's own ops are not always as many. Workers: as many as
@@ -59,13 +66,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         if observation.idle(main) >= IDLE:
             choices = (Choice("input_workers", str(more)),)
     yield Finding(
-        "loader-wait",
-        title,
-        evidence,
-        cure,
+        cause="loader-wait",
+        title=title,
+        evidence=evidence,
+        fix=cure,
         share=share,
         gain=Gain(min(share, 0.5 * observation.idle(main, *workers)), share),
-        sure="modelled",
-        choices=choices,
-        tries=("input_prefetch" if others else "input_workers", "threads"),
+        confidence="modelled",
+        apply=choices,
+        try_next=("input_prefetch" if others else "input_workers", "threads"),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.waits import storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import count, size
 
@@ -14,6 +15,12 @@ MIB = 1 << 20
 MANY_SWITCHES = 40
 
 
+@rule(
+    "many-sleeps",
+    "data",
+    summary="Threads that go to sleep often for little data.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
     if watch is None:
@@ -24,12 +31,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     if asked >= MIB and switches / (asked / MIB) >= MANY_SWITCHES:
         pids = {process.pid for process, _ in reading}
         yield Finding(
-            "many-sleeps",
-            f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
+            cause="many-sleeps",
+            title=f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
             "MiB that they use",
-            f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
+            evidence=f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
             f"{len(watch.processes)} processes, {size(asked)} used",
-            "ask for more at a time: larger reads, or hints some batches ahead",
+            fix="ask for more at a time: larger reads, or hints some batches ahead",
             share=storage_share(seen),
-            sure="measured",
+            confidence="measured",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import rate, share
 
@@ -15,6 +16,12 @@ from dltune.words import rate, share
 NEAR = 0.8
 
 
+@rule(
+    "mapped-reading",
+    "data",
+    summary="What a reader through a mapping, as LMDB is one, reaches of what the storage gives.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
     present = (
@@ -25,11 +32,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     ceiling, reached = experiment.ceiling, experiment.share_of_ceiling
     near = reached >= NEAR
     yield Finding(
-        "mapped-reading",
-        f"one sequential reader through a mapping reaches {'' if near else 'only '}"
+        cause="mapped-reading",
+        title=f"one sequential reader through a mapping reaches {'' if near else 'only '}"
         f"{share(reached)} of what the storage gives",
-        f"{rate(present.throughput.median)} through a mapping, "
+        evidence=f"{rate(present.throughput.median)} through a mapping, "
         f"{rate(ceiling.throughput.median)} by {ceiling.requests}",
-        None if near else f"read by {ceiling.requests}, at exact offsets",
-        sure="measured",
+        fix=None if near else f"read by {ceiling.requests}, at exact offsets",
+        confidence="measured",
     )

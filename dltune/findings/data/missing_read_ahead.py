@@ -7,20 +7,27 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.findings.data.amplified_reading import WORTH
 from dltune.findings.data.waits import storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import file_name
 
 
+@rule(
+    "missing-read-ahead",
+    "data",
+    summary="A file that is read front to back though the kernel was told not to expect it.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
         pattern, came = file.pattern, file.storage_bytes or 0
         if pattern.kind == "sequential" and file.advice == "random" and came >= WORTH:
             yield Finding(
-                "missing-read-ahead",
-                f"{file_name(file.path)} is read front to back with read-ahead switched off",
-                f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
+                cause="missing-read-ahead",
+                title=f"{file_name(file.path)} is read front to back with read-ahead switched off",
+                evidence=f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
                 "expect random access",
-                "open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
+                fix="open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
                 share=storage_share(seen),
-                sure="measured",
+                confidence="measured",
             )

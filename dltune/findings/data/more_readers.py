@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.findings.data.exact_offsets import WORTH
 from dltune.findings.data.mapped_reading import NEAR
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import count, rate, share
 
 
+@rule(
+    "more-readers",
+    "data",
+    summary="What more readers of one file bring: switches and sleep against their number (Fig. 3.4).",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
     strided = experiment.strided if experiment else ()
@@ -26,14 +33,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     times = f", {more:.1f} times as many" if more is not None else ""
     claim, cure = _told(one.readers, many.readers, gain, full)
     yield Finding(
-        "more-readers",
-        claim,
-        f"{rate(one.throughput.median)} with {one.readers}, {rate(many.throughput.median)} with "
+        cause="more-readers",
+        title=claim,
+        evidence=f"{rate(one.throughput.median)} with {one.readers}, {rate(many.throughput.median)} with "
         f"{many.readers}; voluntary switches for a MiB of records {count(one.switches.median)} and "
         f"{count(many.switches.median)}{times}; asleep {share(one.sleep_share.median)} and "
         f"{share(many.sleep_share.median)} of the time",
-        cure,
-        sure="measured",
+        fix=cure,
+        confidence="measured",
     )
 
 

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data import slow_store
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import size
 
 
+@rule(
+    "no-data-file",
+    "data",
+    summary="A job in which no data file was seen.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
     if watch is None or watch.files or any(slow_store.find(seen)):
@@ -26,8 +33,8 @@ def find(seen: Seen) -> Iterator[Finding]:
             "read calls, from pipes, or files under 1 MiB or open too briefly to be seen"
         )
     yield Finding(
-        "no-data-file",
-        "no data file was seen",
-        "; ".join(evidence),
-        "watch as the job's user or as root" if denied else None,
+        cause="no-data-file",
+        title="no data file was seen",
+        evidence="; ".join(evidence),
+        fix="watch as the job's user or as root" if denied else None,
     )

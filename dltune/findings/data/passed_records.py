@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import share, size
 
@@ -12,16 +13,22 @@ from dltune.words import share, size
 EXTRA = 0.05
 
 
+@rule(
+    "passed-records",
+    "data",
+    summary="What readers touch of records that are not theirs (Fig. 4.2).",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
     cursor = [r for r in experiment.strided if r.walk == "cursor"] if experiment else []
     present = max(cursor, key=lambda r: r.readers, default=None)
     if experiment and present and present.extra >= EXTRA:
         yield Finding(
-            "passed-records",
-            f"{present.readers} readers touch {share(present.extra)} more than their records",
-            "pages of the others' records that LMDB's cursor passes; records of "
+            cause="passed-records",
+            title=f"{present.readers} readers touch {share(present.extra)} more than their records",
+            evidence="pages of the others' records that LMDB's cursor passes; records of "
             f"{size(experiment.mean_size)}",
-            "take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
-            sure="measured",
+            fix="take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
+            confidence="measured",
         )

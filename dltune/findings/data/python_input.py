@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.data.waits import GENERATES, WAITS, input_share
 from dltune.findings.looked import lock_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "python-input",
+    "data",
+    summary="Steps that wait for a Python generator.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited for data, and for the generator's lock."""
     python = seen.observation.python if seen.observation else None
@@ -19,14 +27,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = min(1.0, share + lock_share(seen))
     at = f" at {python.generator_lines[0].where}" if python.generator_lines else ""
     yield Finding(
-        "python-input",
-        f"steps wait for a Python generator {share:.0%} of the time",
-        f"the generator ran in {python.generator:.0%} of looks{at}, one element at a time and "
+        cause="python-input",
+        title=f"steps wait for a Python generator {share:.0%} of the time",
+        evidence=f"the generator ran in {python.generator:.0%} of looks{at}, one element at a time and "
         "under the interpreter's lock",
-        "prepare the data with tf.data's own ops, or in several processes; or let the generator "
+        fix="prepare the data with tf.data's own ops, or in several processes; or let the generator "
         "give whole batches, and prefetch",
         share=share,
         gain=Gain(0.5 * share, share),
-        sure="measured",
-        tries=("input_prefetch",),
+        confidence="measured",
+        try_next=("input_prefetch",),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import share
 
@@ -12,6 +13,12 @@ from dltune.words import share
 QUEUED = 0.20
 
 
+@rule(
+    "queued-threads",
+    "data",
+    summary="Threads that are ready and wait for a CPU while data is read.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Where the cores themselves were looked at, the rules on these tell it with its cost."""
     if seen.observation:
@@ -22,12 +29,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     if queued:
         seconds, process, thread = max(queued, key=lambda one: one[0])
         yield Finding(
-            "queued-threads",
-            f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
+            cause="queued-threads",
+            title=f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
             f"than {share(QUEUED)} of the time",
-            f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
+            evidence=f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
             f"{thread.seconds:.1f} s ready and not running; "
             f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
-            "run no more readers and decoding threads than there are cores, or keep cores free",
-            sure="measured",
+            fix="run no more readers and decoding threads than there are cores, or keep cores free",
+            confidence="measured",
         )

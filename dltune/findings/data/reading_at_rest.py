@@ -14,6 +14,7 @@ from dltune.findings.data import (
     slow_store,
     small_reads,
 )
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import share, size
 
@@ -30,6 +31,12 @@ _OTHERWISE = (
 )
 
 
+@rule(
+    "reading-at-rest",
+    "data",
+    summary="Reading that holds nothing up.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
     if watch is None or not watch.files or any(any(rule.find(seen)) for rule in _OTHERWISE):
@@ -38,11 +45,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = max((t.waiting / t.seconds for _, t in watch.readers), default=0.0)
     counted = any(file.storage_bytes is not None for file in watch.files)
     yield Finding(
-        "reading-at-rest",
-        "reading is not held up: the data came from the page cache"
+        cause="reading-at-rest",
+        title="reading is not held up: the data came from the page cache"
         if counted and came < MIB
         else "reading is not what this job waits for",
-        f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
+        evidence=f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
         f"for {share(most)} of its time",
-        sure="measured",
+        confidence="measured",
     )

@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import IDLE, preparation_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "sequential-map",
+    "data",
+    summary="Steps that wait for an input pipeline in which one thread works.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited for data while CPUs had nothing to do."""
     observation = seen.observation
@@ -21,15 +29,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     if idle < IDLE:
         return
     yield Finding(
-        "sequential-map",
-        f"steps wait for the input pipeline {share:.0%} of the time",
-        f"meanwhile the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: its pipeline "
+        cause="sequential-map",
+        title=f"steps wait for the input pipeline {share:.0%} of the time",
+        evidence=f"meanwhile the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: its pipeline "
         "prepares one element after the other",
-        "map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) at the "
+        fix="map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) at the "
         "end; cache() what is the same in each epoch",
         share=share,
         gain=Gain(min(share, 0.5 * idle), share),
-        sure="modelled",
-        choices=(Choice("input_prefetch", "auto"),),
-        tries=("input_prefetch", "input_threads"),
+        confidence="modelled",
+        apply=(Choice("input_prefetch", "auto"),),
+        try_next=("input_prefetch", "input_threads"),
     )

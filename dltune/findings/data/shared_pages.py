@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.waits import storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import count, file_name, size
 
@@ -13,6 +14,12 @@ from dltune.words import count, file_name, size
 SAME_PAGES = 1.5
 
 
+@rule(
+    "shared-pages",
+    "data",
+    summary="Processes that fault on the same pages of a file.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
     for file in watch.files if watch else ():
@@ -21,15 +28,15 @@ def find(seen: Seen) -> Iterator[Finding]:
             continue
         switches = sum(t.voluntary for p in readers for t in p.threads)
         yield Finding(
-            "shared-pages",
-            f"{len(readers)} processes fault on the same pages of {file_name(file.path)}",
-            f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
+            cause="shared-pages",
+            title=f"{len(readers)} processes fault on the same pages of {file_name(file.path)}",
+            evidence=f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
             f"{count(switches)} voluntary context switches for {size(file.asked or 0)} used and "
             f"{size(file.storage_bytes or 0)} from storage",
-            "let one process of the node read and the others take from it, or let each find "
+            fix="let one process of the node read and the others take from it, or let each find "
             "its own records by exact offset (dltune lmdb index) instead of passing the others'"
             if file.format == "lmdb"
             else "give each process a part of its own, or let one of them read for all",
             share=storage_share(seen),
-            sure="measured",
+            confidence="measured",
         )

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import rate, size
 
 
+@rule(
+    "shuffled-read-ahead",
+    "data",
+    summary="Whether read-ahead helps or hinders a reader of shuffled records.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()
     mapped = {r.advised: r for r in shuffled if r.method == "mmap" and r.ahead == 0}
@@ -25,9 +32,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         place = seen.io.storage[0] if seen.io.storage else None
         ahead = f" of {size(place.read_ahead)}" if place and place.read_ahead else ""
         yield Finding(
-            "shuffled-read-ahead",
-            f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
-            f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
-            f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
-            sure="measured",
+            cause="shuffled-read-ahead",
+            title=f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
+            evidence=f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
+            fix=f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
+            confidence="measured",
         )

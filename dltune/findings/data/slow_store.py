@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.waits import longest, storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import share
 
@@ -16,6 +17,12 @@ LITTLE, GRAVE = 0.02, 0.10
 LOOKS = 20
 
 
+@rule(
+    "slow-store",
+    "data",
+    summary="A thread that waits for storage.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
     found = longest(seen)
@@ -31,14 +38,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         f", asleep for {share(thread.sleep_share)} of its reading" if thread.sleep_share else ""
     )
     yield Finding(
-        "slow-store",
-        f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
-        f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
+        cause="slow-store",
+        title=f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
+        evidence=f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
         f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
-        "read ahead of the need: the findings on its files say how; dltune io-report "
+        fix="read ahead of the need: the findings on its files say how; dltune io-report "
         "--file tells what the storage could give"
         if waits >= GRAVE
         else None,
         share=storage_share(seen) if waits >= GRAVE else None,
-        sure="measured",
+        confidence="measured",
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.waits import storage_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import file_name, share, size
 
@@ -13,6 +14,12 @@ from dltune.words import file_name, share, size
 SMALL, MANY = 128 << 10, 20
 
 
+@rule(
+    "small-reads",
+    "data",
+    summary="Read calls that ask for little at a time.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
         waits = sum(request.seen for request in file.requests)
@@ -20,11 +27,11 @@ def find(seen: Seen) -> Iterator[Finding]:
         if waits >= MANY and small > waits / 2 and file.pattern.kind != "shuffled":
             largest = max(request.size for request in file.requests)
             yield Finding(
-                "small-reads",
-                f"{file_name(file.path)} is read in small pieces",
-                f"{share(small / waits)} of the read calls that waited asked for less than "
+                cause="small-reads",
+                title=f"{file_name(file.path)} is read in small pieces",
+                evidence=f"{share(small / waits)} of the read calls that waited asked for less than "
                 f"{size(SMALL)}, none for more than {size(largest)}",
-                "read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
+                fix="read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
                 share=storage_share(seen),
-                sure="measured",
+                confidence="measured",
             )

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import rate
 
 
+@rule(
+    "unhinted-shuffle",
+    "data",
+    summary="What hints bring to a reader of shuffled records.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()
     mapped = {(r.advised, r.ahead > 0): r for r in shuffled if r.method == "mmap"}
@@ -20,12 +27,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     gain = hinted.throughput.median / max(1.0, better.throughput.median)
     if gain >= WORTH:
         yield Finding(
-            "unhinted-shuffle",
-            f"shuffled records are read {gain:.1f} times as fast when the kernel is told which "
+            cause="unhinted-shuffle",
+            title=f"shuffled records are read {gain:.1f} times as fast when the kernel is told which "
             "come next",
-            f"{rate(hinted.throughput.median)} with hints {hinted.ahead} records ahead, "
+            evidence=f"{rate(hinted.throughput.median)} with hints {hinted.ahead} records ahead, "
             f"{rate(normal.throughput.median)} with read-ahead and "
             f"{rate(random.throughput.median)} without",
-            "give hints (posix_fadvise WILLNEED) from the sampler's order and the index",
-            sure="measured",
+            fix="give hints (posix_fadvise WILLNEED) from the sampler's order and the index",
+            confidence="measured",
         )

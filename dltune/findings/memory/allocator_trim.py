@@ -12,6 +12,7 @@ from dltune.analysis.why import FAULT_SECONDS
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Process
 from dltune.documents.sections.settings import Choice
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.machine import pages
 
@@ -22,6 +23,12 @@ SHARE = 0.05  # of the time that the process had
 OP_SHARE = 0.02
 
 
+@rule(
+    "allocator-trim",
+    "memory",
+    summary="Memory that goes back to the system, and is mapped anew in each step.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the kernel took for the page faults of the process, of the CPU time that it
     had, at what a fault costs on this machine. Where the job was not looked at while it ran: each
@@ -39,18 +46,18 @@ def _observed(main: Process) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        "allocator-trim",
-        f"the job has {main.faults:,.0f} page faults a second",
-        f"at {_each() * 1e6:.2g} us each they take {of_cpu:.0%} of its CPU time, of which "
+        cause="allocator-trim",
+        title=f"the job has {main.faults:,.0f} page faults a second",
+        evidence=f"at {_each() * 1e6:.2g} us each they take {of_cpu:.0%} of its CPU time, of which "
         f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
         "the system and is mapped anew",
-        "let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold="
+        fix="let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold="
         "4294967296:glibc.malloc.mmap_threshold=1073741824, tcmalloc or jemalloc",
         share=share,
         gain=Gain(0.5 * share, min(1.0, main.kernel / max(1.0, main.cpu))),
-        sure="modelled",
-        choices=(Choice("allocator", "glibc-keep"),),
-        tries=("allocator",),
+        confidence="modelled",
+        apply=(Choice("allocator", "glibc-keep"),),
+        try_next=("allocator",),
     )
 
 
@@ -85,17 +92,17 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
     known = "as measured here" if counters and counters.fault_seconds else "at the very least"
     cost = share * working(profile)
     yield Finding(
-        "allocator-trim",
-        f"the ops of a step have {count:,.0f} page faults, {count * each * 1e3:.3g} ms of CPU time "
+        cause="allocator-trim",
+        title=f"the ops of a step have {count:,.0f} page faults, {count * each * 1e3:.3g} ms of CPU time "
         f"at {each * 1e6:.2g} us each, {known}",
-        "memory that is freed goes back to the system and is mapped anew",
-        "an allocator that keeps it, or huge pages, cure it",
+        evidence="memory that is freed goes back to the system and is mapped anew",
+        fix="an allocator that keeps it, or huge pages, cure it",
         seconds=cost * unrecorded(profile),
         share=cost,
         gain=Gain(0.0, cost),
-        sure="modelled",
-        choices=(Choice("allocator", "glibc-keep"),),
-        tries=("allocator",),
+        confidence="modelled",
+        apply=(Choice("allocator", "glibc-keep"),),
+        try_next=("allocator",),
     )
 
 

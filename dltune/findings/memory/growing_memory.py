@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.observation import Process
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # bytes a second that are no noise, and seconds within which the end is worth a word
@@ -15,6 +16,12 @@ WATCHED = 10.0  # seconds
 BY_BITS = 0.1
 
 
+@rule(
+    "growing-memory",
+    "memory",
+    summary="Memory that grows as long as the job runs.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is no time: when it will end the job."""
     observation = seen.observation
@@ -37,15 +44,15 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     most = max(growing, key=lambda one: one.growth or 0.0)
     yield Finding(
-        "growing-memory",
-        f"memory grows by {growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
+        cause="growing-memory",
+        title=f"memory grows by {growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
         f"left in {_time(room / growth)}, and the kernel ends the job",
-        f"pid {most.pid} holds {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
+        evidence=f"pid {most.pid} holds {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
         f"still be had{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
-        "look for what is kept from step to step: lists of tensors, graphs traced or compiled "
+        fix="look for what is kept from step to step: lists of tensors, graphs traced or compiled "
         "anew, a new tf.data iterator or model in a loop; what fills once, such as a cache() or a "
         "replay buffer, comes to an end",
-        sure="measured",
+        confidence="measured",
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain, Sure
+from dltune.documents.finding import Confidence, Finding, Gain
 from dltune.documents.io import Pressure
 from dltune.documents.observation import Observation
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 PRESSED = 0.05  # of the time
@@ -14,6 +15,12 @@ RECLAIMS = 100.0  # a second
 MIB = 2**20
 
 
+@rule(
+    "memory-pressure",
+    "memory",
+    summary="A job whose memory is taken back while it needs it.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time in which some of the job's threads waited for memory. Where that is not
     known of the job alone, what the kernel took of its CPU time while its group was at its limit;
@@ -21,7 +28,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     """
     pressure = _pressure(seen)
     share = pressure.some if pressure else 0.0
-    sure: Sure = "measured"
+    sure: Confidence = "measured"
     evidence = "pages are taken back and read again"
     if pressure and share >= PRESSED:
         evidence += f"; the {pressure.of} waited for memory {share:.0%} of the time"
@@ -33,14 +40,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < PRESSED:
         return
     yield Finding(
-        "memory-pressure",
-        "memory is short: what the job needs is taken from it",
-        evidence,
-        "give the container more memory, or the job less to hold: smaller batches, shuffle buffers "
+        cause="memory-pressure",
+        title="memory is short: what the job needs is taken from it",
+        evidence=evidence,
+        fix="give the container more memory, or the job less to hold: smaller batches, shuffle buffers "
         "and caches, fewer processes; `dltune plan memory` lowers what a step needs",
         share=share,
         gain=Gain(0.0, share),
-        sure=sure,
+        confidence=sure,
     )
 
 

@@ -10,16 +10,24 @@ from dltune.analysis.parts import op_seconds, taken, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile, is_clock
 from dltune.documents.sections.settings import Choice
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # Reading and writing of whole tensors in a fused kernel: the moments, then the input once more and
 # the output; in the gradient both inputs for the sums, both again and the output.
 FORWARD, GRADIENT = 3, 5
 # Of the networks whose batch norm was fused the gain was 0.62 (DCGAN) to 1.05 of what bytes alone
-# say (docs/benchmarks.md, healthy jobs).
+# say (docs/research/benchmarks.md, healthy jobs).
 LEAST = 0.6
 
 
+@rule(
+    "batch-norm-in-pieces",
+    "ops",
+    summary="Batch norm in pieces, for which there is a fused kernel.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """The gain: what the ops take, less what a fused kernel takes to move what it must. The cost:
     the least of it."""
@@ -43,17 +51,17 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     gain = _gain(analysis, spent, moved / spent, fused, nodes)
     yield Finding(
-        "batch-norm-in-pieces",
-        f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
+        cause="batch-norm-in-pieces",
+        title=f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
         f"step, {spent / op_seconds(profile):.0%} of the op time",
-        f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
-        "a fused kernel in their place: `dltune tune --only batch_norm` tries it on the job",
+        evidence=f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
+        fix="a fused kernel in their place: `dltune tune --only batch_norm` tries it on the job",
         seconds=gain.low * unrecorded(profile),
         share=gain.low,
         gain=gain,
-        sure="modelled",
-        choices=(Choice("batch_norm", "fused"),),
-        tries=("batch_norm",),
+        confidence="modelled",
+        apply=(Choice("batch_norm", "fused"),),
+        try_next=("batch_norm",),
     )
 
 

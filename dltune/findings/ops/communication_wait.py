@@ -8,6 +8,7 @@ from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile
 from dltune.findings.ranks.spinning_thread import denied
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import size
 
@@ -15,6 +16,12 @@ from dltune.words import size
 SHARE = 0.1
 
 
+@rule(
+    "communication-wait",
+    "ops",
+    summary="Steps that wait for other processes.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Not where ranks are late because their own background threads keep their ops from the cores:
     that is told by itself."""
@@ -24,17 +31,17 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.horovod and any(denied(one) > SHARE * one.wanting for one in seen.horovod.ranks):
         return
     yield Finding(
-        "communication-wait",
-        f"ops wait for other processes in {share:.0%} of the wall time",
-        _evidence(seen.profile.profile),
-        "dltune plan buckets tells which gradients should travel together; or larger batches"
+        cause="communication-wait",
+        title=f"ops wait for other processes in {share:.0%} of the wall time",
+        evidence=_evidence(seen.profile.profile),
+        fix="dltune plan buckets tells which gradients should travel together; or larger batches"
         if seen.framework == "pytorch"
         else "fewer and larger messages; dltune plan transfers for parameter servers, dltune plan "
         "allreduce for Horovod",
         seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
+        confidence="measured",
     )
 
 

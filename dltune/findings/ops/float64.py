@@ -9,6 +9,7 @@ from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import Key, parse
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 SHARE = 0.1  # of the op time
@@ -21,6 +22,12 @@ _NAMES = {
 }
 
 
+@rule(
+    "float64",
+    "ops",
+    summary="Products in double precision.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: half of what ops of double precision take."""
     if seen.profile is None:
@@ -32,16 +39,16 @@ def find(seen: Seen) -> Iterator[Finding]:
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
     keeps, default = _NAMES["pytorch" if seen.framework == "pytorch" else "tensorflow"]
     yield Finding(
-        "float64",
-        f"{doubles:.0%} of the op time is in double precision",
-        f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
+        cause="float64",
+        title=f"{doubles:.0%} of the op time is in double precision",
+        evidence=f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
         f"{keeps} keeps that{next(below, '')}",
-        "where float32 is enough, cast data where they enter (astype('float32')), and keep "
+        fix="where float32 is enough, cast data where they enter (astype('float32')), and keep "
         f"{default} at float32; dltune changes no precision by itself",
         seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
-        sure="rule",
+        confidence="rule",
     )
 
 

@@ -11,6 +11,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Step
 from dltune.documents.sections.settings import Choice
 from dltune.findings.looked import LEAST
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # those that have one op for all tensors on CPUs (PyTorch 2.4)
@@ -19,6 +20,12 @@ _FUSED = re.compile(r"Optimizer\.step#(SGD|Adam|AdamW|Adagrad)\.step")
 FEW, STAYS = 8, 0.25
 
 
+@rule(
+    "loop-optimizer",
+    "ops",
+    summary="An optimizer of PyTorch's that updates tensor after tensor, by several ops each.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: from its first op to its last, with what it does to begin."""
     profile = seen.profile.profile if seen.profile else None
@@ -31,16 +38,16 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     ops = sum(count for _, count, _ in loops)
     yield Finding(
-        "loop-optimizer",
-        f"the optimizer updates tensor after tensor, by {ops:,} ops a step",
-        f"{' and '.join(sorted({name for name, _, _ in loops}))} has one op for all of them",
-        "give it fused=True",
+        cause="loop-optimizer",
+        title=f"the optimizer updates tensor after tensor, by {ops:,} ops a step",
+        evidence=f"{' and '.join(sorted({name for name, _, _ in loops}))} has one op for all of them",
+        fix="give it fused=True",
         seconds=seconds,
         share=share,
         gain=Gain(0.0, (1 - STAYS) * share),
-        sure="rule",
-        choices=(Choice("fused_optimizer", "on"),),
-        tries=("fused_optimizer",),
+        confidence="rule",
+        apply=(Choice("fused_optimizer", "on"),),
+        try_next=("fused_optimizer",),
     )
 
 

@@ -8,6 +8,7 @@ from dltune.analysis.keys import Key
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # the families that gain most; where oneDNN is on, TensorFlow rewrites them to _Mkl... ops
@@ -23,6 +24,13 @@ SHARE = 0.1  # of the op time
 USUAL, BEST = 1.3, 6.0
 
 
+@rule(
+    "onednn-off",
+    "ops",
+    summary="oneDNN's kernels, where TensorFlow leaves them off.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is known from other jobs alone; there were some that it made slower."""
     if seen.profile is None:
@@ -36,17 +44,17 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = plain * working(profile)
     cost = share * (1 - 1 / USUAL)
     yield Finding(
-        "onednn-off",
-        f"oneDNN's kernels are off, and {plain:.0%} of the op time is in convolutions and "
+        cause="onednn-off",
+        title=f"oneDNN's kernels are off, and {plain:.0%} of the op time is in convolutions and "
         "matrix products, for which it has some",
-        f"elsewhere such ops were {USUAL}x to {BEST:.0f}x as fast with it, and now and then slower",
-        "try the job with TF_ENABLE_ONEDNN_OPTS=1",
+        evidence=f"elsewhere such ops were {USUAL}x to {BEST:.0f}x as fast with it, and now and then slower",
+        fix="try the job with TF_ENABLE_ONEDNN_OPTS=1",
         seconds=cost * unrecorded(profile),
         share=cost,
         gain=Gain(0.0, share * (1 - 1 / BEST)),
-        sure="rule",
-        choices=(Choice("onednn", "on"),),
-        tries=("onednn",),
+        confidence="rule",
+        apply=(Choice("onednn", "on"),),
+        try_next=("onednn",),
     )
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 MANY = 3  # compilations during the watch
 SHARE = 0.05  # of the time
 
 
+@rule(
+    "recompiling",
+    "ops",
+    summary="Clusters that XLA compiles again and again.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the clusters' first runs with inputs of other shapes, which compile them."""
     observation = seen.observation
@@ -21,13 +29,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        "recompiling",
-        f"XLA compiles again and again: {graphs.compilations} times in {observation.seconds:.0f} s",
-        "it does so where the inputs of what it compiled come in other shapes than before; those "
+        cause="recompiling",
+        title=f"XLA compiles again and again: {graphs.compilations} times in {observation.seconds:.0f} s",
+        evidence="it does so where the inputs of what it compiled come in other shapes than before; those "
         f"runs took {share:.0%} of the time",
-        "keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
+        fix="keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
         "leave out jit_compile=True",
         share=share,
         gain=Gain(0.8 * share, share),
-        sure="measured",
+        confidence="measured",
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of the op time
@@ -15,6 +16,12 @@ SLOW = "half"
 SLOWER = 3.0
 
 
+@rule(
+    "reference-kernel",
+    "ops",
+    summary="Ops in a precision for which the CPU has no fast kernel.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is known from other jobs: what such ops take more than in float32."""
     if seen.profile is None:
@@ -25,14 +32,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = slow * working(profile) * (1 - 1 / SLOWER)
     yield Finding(
-        "reference-kernel",
-        f"{slow:.0%} of the op time is in float16, for which this CPU has no fast kernels",
-        f"most of it in {heaviest}, which falls back to a reference implementation: elsewhere such "
+        cause="reference-kernel",
+        title=f"{slow:.0%} of the op time is in float16, for which this CPU has no fast kernels",
+        evidence=f"most of it in {heaviest}, which falls back to a reference implementation: elsewhere such "
         "convolutions took up to ten times as long as in float32",
-        "train in float32, or in bfloat16 where the CPU has avx512_bf16 or amx_bf16 (Keras: "
+        fix="train in float32, or in bfloat16 where the CPU has avx512_bf16 or amx_bf16 (Keras: "
         "set_dtype_policy('float32'))",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
-        sure="rule",
+        confidence="rule",
     )

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from dltune.analysis.parts import op_seconds, part, recording, taken, unrecorded, wall, working
 from dltune.analysis.why import SHORT_SECONDS
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # of the wall time; to remove a twentieth is about what can be seen in a noisy step
 SHARE = 0.05
 
 
+@rule(
+    "small-ops",
+    "ops",
+    summary="Many small ops: what the executor needs between them, and what calling them takes.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what is lost between ops. The gain at most: that, and the short ops themselves."""
     if seen.profile is None:
@@ -32,15 +40,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     if lost + within < SHARE:
         return
     yield Finding(
-        "small-ops",
-        f"{len(short):,} of {len(seconds):,} ops a step are shorter than "
+        cause="small-ops",
+        title=f"{len(short):,} of {len(seconds):,} ops a step are shorter than "
         f"{SHORT_SECONDS * 1e6:.0f} us, {within:.0%} of the wall time",
-        f"in {lost:.0%} of it no op runs though the step does",
-        "fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
+        evidence=f"in {lost:.0%} of it no op runs though the step does",
+        fix="fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
         "large ops are often slower on CPUs, so only measuring tells (dltune tune --only xla)",
         seconds=lost * plain,
         share=lost,
         gain=Gain(0.0, min(1.0, lost + within)),
-        sure="modelled",
-        tries=("jit_compile", "xla"),
+        confidence="modelled",
+        try_next=("jit_compile", "xla"),
     )

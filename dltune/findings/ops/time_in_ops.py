@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding
 from dltune.documents.profile import PartName
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # of the wall time, outside ops: to remove it all would gain 1.11x, about what spreads allow to be
@@ -15,6 +16,13 @@ WASTE = 0.1
 ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
 
 
+@rule(
+    "time-in-ops",
+    "ops",
+    summary="A step whose time goes to its ops, as it should.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     profile = seen.profile.profile if seen.profile else None
     if profile is None or not part(profile, "ops"):
@@ -22,9 +30,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = part(profile, "ops")
     if all(part(profile, name) < WASTE for name in ELSE):
         yield Finding(
-            "time-in-ops",
-            f"a step's time is in its ops: {share:.0%} of the wall time "
+            cause="time-in-ops",
+            title=f"a step's time is in its ops: {share:.0%} of the wall time "
             f"({share * unrecorded(profile) * 1e3:.3g} ms)",
-            "their thread counts and co-runs are what dltune plan decides",
-            sure="measured",
+            evidence="their thread counts and co-runs are what dltune plan decides",
+            confidence="measured",
         )

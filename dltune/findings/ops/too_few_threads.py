@@ -13,6 +13,7 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.allowed import allowed, allowed_together
 from dltune.findings.ops.in_the_job import in_the_job
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import one_op_at_a_time
 
@@ -20,6 +21,12 @@ from dltune.findings.thread_settings import one_op_at_a_time
 SHARE = 0.1
 
 
+@rule(
+    "too-few-threads",
+    "ops",
+    summary="Fewer threads than there are cores to spare, for ops that more would make faster.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the ops took in the job, less what they take one after the other on as many
     threads each as is best for all together, of those that cores are left for. Where the job runs
@@ -43,22 +50,22 @@ def find(seen: Seen) -> Iterator[Finding]:
     main = seen.observation.main if seen.observation else None
     launched = main is not None and (main.ranks or 1) > 1 and main.framework == "pytorch"
     yield Finding(
-        "too-few-threads",
-        f"an op has {own} thread{'s' * (own > 1)} where there are cores for {threads}",
-        f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, "
+        cause="too-few-threads",
+        title=f"an op has {own} thread{'s' * (own > 1)} where there are cores for {threads}",
+        evidence=f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, "
         + (
             f"on {own} {alike * 1e3:.3g} ms"
             if in_turn
             else f"as the job runs them {took * 1e3:.3g} ms"
         ),
-        f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
+        fix=f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
         + ("; torchrun gives each of several ranks one unless it is told" if launched else ""),
         seconds=less,
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("threads", f"{threads}x1"),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", f"{threads}x1"),),
+        try_next=("threads",),
     )
 
 

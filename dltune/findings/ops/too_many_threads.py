@@ -12,6 +12,7 @@ from dltune.documents.sections.settings import Choice
 from dltune.findings.cores import crowded_processes, narrow_affinity, threads_over_quota
 from dltune.findings.cores.allowed import crowd
 from dltune.findings.ops.in_the_job import in_the_job
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import one_op_at_a_time
 
@@ -21,6 +22,12 @@ DISPATCH = 2e-6  # seconds that the executor needs for an op on one thread
 ON_CORES = (crowded_processes, narrow_affinity, threads_over_quota)
 
 
+@rule(
+    "too-many-threads",
+    "ops",
+    summary="More threads than the CPUs have room for, or than ops are large enough for.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: where there are more threads than CPUs, at most the time that they were ready and
     waited for one another; else what the ops took in the job, without what recording them, others
@@ -60,17 +67,17 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     intra = profile.settings.intra
     yield Finding(
-        "too-many-threads",
-        f"the ops are too small for {intra} threads",
-        f"one after the other on one thread they take {alone * 1e3:.3g} ms of a step, as the job "
+        cause="too-many-threads",
+        title=f"the ops are too small for {intra} threads",
+        evidence=f"one after the other on one thread they take {alone * 1e3:.3g} ms of a step, as the job "
         f"runs them {took * 1e3:.3g} ms",
-        f"give it one thread: {one_op_at_a_time(seen.framework, 1)}; larger batches use more",
+        fix=f"give it one thread: {one_op_at_a_time(seen.framework, 1)}; larger batches use more",
         seconds=took - alone,
         share=share,
         gain=Gain(least, share),
-        sure="modelled",
-        choices=(Choice("threads", "1x1"),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", "1x1"),),
+        try_next=("threads",),
     )
 
 
@@ -78,16 +85,16 @@ def _over_cpus(main: Process, share: float, *, several: bool) -> Finding:
     right = len(main.cpus) if several else 1
     small = "" if several else ", and its ops are too small for more than one"
     return Finding(
-        "too-many-threads",
-        f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
-        f"its threads were ready without a CPU for {share:.0%} of the time that they wanted, and "
+        cause="too-many-threads",
+        title=f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
+        evidence=f"its threads were ready without a CPU for {share:.0%} of the time that they wanted, and "
         "nobody else was there: they wait for one another",
-        f"give it {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
+        fix=f"give it {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("threads", f"{right}x1"),),
-        tries=("threads",),
+        confidence="modelled",
+        apply=(Choice("threads", f"{right}x1"),),
+        try_next=("threads",),
     )
 
 

@@ -10,6 +10,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.findings.cores.neighbour import kept_waiting
 from dltune.findings.looked import at_any
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # of the time; steps that differ, and recording them, may make up so much
@@ -18,6 +19,12 @@ LEAST = 0.2
 FEW = 20
 
 
+@rule(
+    "beside-steps",
+    "python",
+    summary="What a job does between some of its steps, such as rollouts, and what has no other name here.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the watch without the steps that ended in it, each at the median, and without what
     other rules tell of."""
@@ -38,15 +45,15 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = sorted(lines.items(), key=lambda line: -line[1])[:3]
     often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
-        "beside-steps",
-        f"the job is not at its steps for {share:.0%} of the time",
-        f"{graphs.steps:,} of {step * 1e3:.3g} ms make up {steps:.0%} of the "
+        cause="beside-steps",
+        title=f"the job is not at its steps for {share:.0%} of the time",
+        evidence=f"{graphs.steps:,} of {step * 1e3:.3g} ms make up {steps:.0%} of the "
         f"{seconds:.0f} s {within}" + (f"; most often the job was at {often}" if often else ""),
-        "look at what it does between some of its steps, such as rollouts or figures: do it less "
+        fix="look at what it does between some of its steps, such as rollouts or figures: do it less "
         "often, in larger batches, or in processes beside",
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
+        confidence="measured",
     )
 
 

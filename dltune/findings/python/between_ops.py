@@ -9,9 +9,16 @@ from dltune.analysis.pauses import LONG, pauses
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import LEAST, at
 from dltune.findings.python.beside_steps import at_steps
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "between-ops",
+    "python",
+    summary="Python of the job's own while no op of PyTorch's runs.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the long pauses before ops; where the job was looked at, no more than the looks
     that found the main thread in Python of the job's own, of all at steps. A look does not tell an
@@ -32,12 +39,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     place = "between two steps" if most.first else f"before {most.before.name}"
     often = f"; most often the job was at {lines[0].where}" if lines else ""
     yield Finding(
-        "between-ops",
-        f"no op runs in {share:.0%} of the time, while Python does",
-        f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
-        "do it less often, or in the workers of a DataLoader",
+        cause="between-ops",
+        title=f"no op runs in {share:.0%} of the time, while Python does",
+        evidence=f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
+        fix="do it less often, or in the workers of a DataLoader",
         seconds=share * whole,
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
+        confidence="measured",
     )

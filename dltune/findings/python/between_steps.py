@@ -10,12 +10,20 @@ from dltune.documents.profile import Line, Profile
 from dltune.findings.looked import LEAST
 from dltune.findings.python import denormals
 from dltune.findings.python.own_lines import own_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # of the looks at Python, to be worth naming
 LINE_SHARE = 0.2
 
 
+@rule(
+    "between-steps",
+    "python",
+    summary="The job's own Python between the steps.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it, and at nothing that is known, without
     those in which it waited for storage, or for the lock of a generator's Python. Where the job was
@@ -26,13 +34,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         python, share = found
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
-            "between-steps",
-            f"the job's own Python takes {share:.0%} of the time between the steps",
-            f"most often at {lines}" if lines else "at no line of the job's own",
-            "do it in the step's tf.function, less often, or in a thread beside the steps",
+            cause="between-steps",
+            title=f"the job's own Python takes {share:.0%} of the time between the steps",
+            evidence=f"most often at {lines}" if lines else "at no line of the job's own",
+            fix="do it in the step's tf.function, less often, or in a thread beside the steps",
             share=share,
             gain=Gain(0.0, share),
-            sure="measured",
+            confidence="measured",
         )
     elif seen.profile and (seen.observation is None or seen.observation.python is None):
         yield from _profiled(seen.profile.profile)
@@ -44,16 +52,16 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
         return
     lines = _lines([line for step in profile.steps for line in step.lines])
     yield Finding(
-        "between-steps",
-        f"Python runs between the steps in {share:.0%} of the wall time",
-        f"most often seen at {lines}" if lines else "nothing of a step ran meanwhile",
-        "where Keras' fit drives them, several steps in one execution leave most of it out; else "
+        cause="between-steps",
+        title=f"Python runs between the steps in {share:.0%} of the wall time",
+        evidence=f"most often seen at {lines}" if lines else "nothing of a step ran meanwhile",
+        fix="where Keras' fit drives them, several steps in one execution leave most of it out; else "
         "do it in the step's tf.function, less often, or in a thread beside the steps",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
-        tries=("steps_per_execution",),
+        confidence="measured",
+        try_next=("steps_per_execution",),
     )
 
 

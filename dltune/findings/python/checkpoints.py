@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 _BESIDE = {
@@ -14,6 +15,12 @@ _BESIDE = {
 }
 
 
+@rule(
+    "checkpoints",
+    "python",
+    summary="Checkpoints that are saved too often.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it. The least gain is none, for it may have
     been the only one for long."""
@@ -22,12 +29,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     beside = _BESIDE.get(seen.framework or "")
     yield Finding(
-        "checkpoints",
-        f"saving took {saving.share:.0%} of the {seen.observation.seconds:.0f} s that were watched",
-        f"Python was at saving{where(saving)} in {saving.share:.0%} of looks, and no step ran",
-        "if that is not the only time for long, save less often: every few minutes, or once an "
+        cause="checkpoints",
+        title=f"saving took {saving.share:.0%} of the {seen.observation.seconds:.0f} s that were watched",
+        evidence=f"Python was at saving{where(saving)} in {saving.share:.0%} of looks, and no step ran",
+        fix="if that is not the only time for long, save less often: every few minutes, or once an "
         "epoch; or in a thread of its own" + (f" ({beside})" if beside else ""),
         share=saving.share,
         gain=Gain(0.0, saving.share),
-        sure="modelled",
+        confidence="modelled",
     )

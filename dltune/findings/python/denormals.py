@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain, Sure
+from dltune.documents.finding import Confidence, Finding, Gain
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
 from dltune.findings.looked import at_any, costs, where
 from dltune.findings.python.own_lines import own_share
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # looks, and the share of them that found such numbers: a few underflow in many programs
 LEAST_LOOKS, MOST = 4, 0.8
 
 
+@rule(
+    "denormals",
+    "python",
+    summary="Computing with denormal numbers, which take many CPUs many times as long.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Of PyTorch, whose ops the main thread runs, its cost is what a step loses where they are
     taken for zero, or, where that was not tried, all of the job's Python at most. Of TensorFlow,
@@ -32,10 +39,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     elif python := own_share(seen):
         share, evidence = python[1], f"{looks}; most often it was{where(python[0])}"
         yield Finding(
-            "denormals",
-            f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
-            evidence,
-            "set to zero what is so small, or add a tiny number (1e-20) where it decays",
+            cause="denormals",
+            title=f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
+            evidence=evidence,
+            fix="set to zero what is so small, or add a tiny number (1e-20) where it decays",
             share=share,
             gain=Gain(0.0, share),
         )
@@ -71,15 +78,15 @@ def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
         yield _of_ops(when, evidence, share, Gain(0.0, share), "rule")
 
 
-def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Sure) -> Finding:
+def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Confidence) -> Finding:
     return Finding(
-        "denormals",
-        f"PyTorch's ops compute with denormal numbers{when}",
-        evidence,
-        "torch.set_flush_denormal(True) before the first op takes them for zero",
+        cause="denormals",
+        title=f"PyTorch's ops compute with denormal numbers{when}",
+        evidence=evidence,
+        fix="torch.set_flush_denormal(True) before the first op takes them for zero",
         share=share,
         gain=gain,
-        sure=sure,
-        choices=(Choice("denormals", "flushed"),),
-        tries=("denormals",),
+        confidence=sure,
+        apply=(Choice("denormals", "flushed"),),
+        try_next=("denormals",),
     )

@@ -6,11 +6,19 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import LEAST, at_any, runs_graphs, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
 
 
+@rule(
+    "eager",
+    "python",
+    summary="Steps whose ops Python runs one by one.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: what Python takes between such ops."""
     observation = seen.observation
@@ -26,12 +34,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     if between < LEAST:
         return
     yield Finding(
-        "eager",
-        "the job runs its ops eagerly, one by one",
-        f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
+        cause="eager",
+        title="the job runs its ops eagerly, one by one",
+        evidence=f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
         f"{between:.0%}{where(max(at, key=lambda one: one.share))}",
-        "put the training step into a tf.function (Keras: run_eagerly=False)",
+        fix="put the training step into a tf.function (Keras: run_eagerly=False)",
         share=between,
         gain=Gain(0.0, between),
-        sure="measured",
+        confidence="measured",
     )

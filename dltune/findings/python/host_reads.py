@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at_any, costs, runs_graphs, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "host-reads",
+    "python",
+    summary="Figures taken out of tensors in Python.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it."""
     found = at_any(seen, "reading", "eager")
@@ -18,16 +26,16 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = max(found, key=lambda one: one.share)
     reads = most.activity == "reading"
     yield Finding(
-        "host-reads",
-        f"Python takes figures out of tensors between the steps in {share:.0%} of the time"
+        cause="host-reads",
+        title=f"Python takes figures out of tensors between the steps in {share:.0%} of the time"
         if reads
         else f"Python runs single ops between the steps in {share:.0%} of the time",
-        f"most often{where(most)}: "
+        evidence=f"most often{where(most)}: "
         + (".numpy(), float() or a conversion" if reads else "each is called for itself"),
-        "keep metrics in the step's tf.function, and read them every hundredth step"
+        fix="keep metrics in the step's tf.function, and read them every hundredth step"
         if reads
         else "do them in the step's tf.function, or in the input pipeline",
         share=share,
         gain=Gain(0.0, share),
-        sure="measured",
+        confidence="measured",
     )

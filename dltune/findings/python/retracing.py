@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, shares, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # new graphs of one function during the watch: an epoch's last batch, or validation, is another one
@@ -16,6 +17,13 @@ MANY = 3
 AGAIN, FIRST = 0.5, 0.9
 
 
+@rule(
+    "retracing",
+    "python",
+    summary="Graphs that are traced again and again.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread tracing. Where no step was found to repeat,
     the cure saves at most those in steps, too: a graph's first run optimises and places it."""
@@ -32,15 +40,15 @@ def find(seen: Seen) -> Iterator[Finding]:
         steps.share if steps and seen.profile is None and graphs.once > FIRST * graphs.traced else 0
     )
     yield Finding(
-        "retracing",
-        f"tf.function traces new graphs all the time: {graphs.traced} in "
+        cause="retracing",
+        title=f"tf.function traces new graphs all the time: {graphs.traced} in "
         f"{observation.seconds:.0f} s",
-        f"{graphs.again} of them are of one function; Python was at tracing in "
+        evidence=f"{graphs.again} of them are of one function; Python was at tracing in "
         f"{tracing.share:.0%} of looks{where(tracing)}",
-        "pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
+        fix="pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
         "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
         "it an input_signature or reduce_retracing=True",
         share=tracing.share,
         gain=Gain(0.8 * tracing.share, min(1.0, tracing.share + first)),
-        sure="measured",
+        confidence="measured",
     )

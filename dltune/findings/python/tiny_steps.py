@@ -9,12 +9,20 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Share
 from dltune.documents.sections.settings import Choice
 from dltune.findings.looked import at, shares, where
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # steps in one execution, after which little of Python's part is left
 AT_ONCE = 64
 
 
+@rule(
+    "tiny-steps",
+    "python",
+    summary="Steps that are over sooner than what Keras or the call itself does around each.",
+    fix="",
+    frameworks=("tensorflow",),
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread in Keras' loop, and in no step; or, when it is
     more, the time between executions of which the looks name nothing else. A look does not tell the
@@ -23,28 +31,28 @@ def find(seen: Seen) -> Iterator[Finding]:
     if fit:
         share = max(fit.share, _between(seen) - sum(map(_else, shares(seen).values())))
         yield Finding(
-            "tiny-steps",
-            f"Keras' loop and its calls take {share:.0%} of the time, around steps that are short",
-            f"in {fit.share:.0%} of looks the main thread was in fit, and in no step{_ops(seen)}",
-            f"run several steps in one execution: compile(steps_per_execution={AT_ONCE}), or "
+            cause="tiny-steps",
+            title=f"Keras' loop and its calls take {share:.0%} of the time, around steps that are short",
+            evidence=f"in {fit.share:.0%} of looks the main thread was in fit, and in no step{_ops(seen)}",
+            fix=f"run several steps in one execution: compile(steps_per_execution={AT_ONCE}), or "
             "larger batches; callbacks see every execution only",
             share=share,
             gain=Gain(0.5 * share, share),
-            sure="measured",
-            choices=(Choice("steps_per_execution", str(AT_ONCE)),),
-            tries=("steps_per_execution",),
+            confidence="measured",
+            apply=(Choice("steps_per_execution", str(AT_ONCE)),),
+            try_next=("steps_per_execution",),
         )
     elif call := at(seen, "call"):
         yield Finding(
-            "tiny-steps",
-            f"the calls of steps that are short take {call.share:.0%} of the time",
-            "the main thread was in TensorFlow's Python before and after the step"
+            cause="tiny-steps",
+            title=f"the calls of steps that are short take {call.share:.0%} of the time",
+            evidence="the main thread was in TensorFlow's Python before and after the step"
             f"{where(call)}{_ops(seen)}",
-            "do several steps in one call: loop over batches in the tf.function (for batch in "
+            fix="do several steps in one call: loop over batches in the tf.function (for batch in "
             "dataset), or larger batches; pass tensors, since arrays are converted at each call",
             share=call.share,
             gain=Gain(0.0, call.share),
-            sure="measured",
+            confidence="measured",
         )
 
 

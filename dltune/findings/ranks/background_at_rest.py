@@ -15,6 +15,7 @@ from dltune.findings.ranks import (
     starved_background,
     unseen_background,
 )
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # what keeps it from being said
@@ -30,6 +31,12 @@ _OTHERWISE = (
 )
 
 
+@rule(
+    "background-at-rest",
+    "ranks",
+    summary="Background threads that are as they should be.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     report = seen.horovod
     if not report or not report.ranks or any(any(rule.find(seen)) for rule in _OTHERWISE):
@@ -38,8 +45,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     cpu = max((thread.cpu for thread in threads), default=0.0)
     wait = max((thread.wait or 0.0 for thread in threads), default=0.0)
     yield Finding(
-        "background-at-rest",
-        f"{report.ranks[0].library}'s background threads hold nothing up",
-        f"the busiest takes {cpu:.1%} of a core, and waits for one {wait:.1%} of the time at most; "
+        cause="background-at-rest",
+        title=f"{report.ranks[0].library}'s background threads hold nothing up",
+        evidence=f"the busiest takes {cpu:.1%} of a core, and waits for one {wait:.1%} of the time at most; "
         "dltune profile looks at the ops",
     )

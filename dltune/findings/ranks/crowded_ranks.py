@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import ThreadUse
 from dltune.findings.ranks.spinning_thread import denied, spins
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # threads that want a core, over cores: up to here ranks need not take turns
@@ -16,6 +17,12 @@ IDLE = 0.05
 _MEANS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"}
 
 
+@rule(
+    "crowded-ranks",
+    "ranks",
+    summary="Ranks of one host whose threads together want more cores than it has.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that threads run or are ready to, that without a core. A thread that
     spins wants none, and what it denies the others is its own finding's."""
@@ -33,17 +40,17 @@ def find(seen: Seen) -> Iterator[Finding]:
         part = max(1, cores // len(here))
         share = (waiting - sum(map(denied, here))) / sum(rank.wanting for rank in here)
         yield Finding(
-            "crowded-ranks",
-            f"more threads want to run on {host} than it has cores: {wanted:.1f} at a time on "
+            cause="crowded-ranks",
+            title=f"more threads want to run on {host} than it has cores: {wanted:.1f} at a time on "
             f"{cores}",
-            f"{len(runnable)} threads of {len(here)} ranks run or wait more than {IDLE:.0%} of "
+            evidence=f"{len(runnable)} threads of {len(here)} ranks run or wait more than {IDLE:.0%} of "
             f"the time (input pipelines want {input_:.1f} cores); together they run "
             f"{sum(t.cpu for t in threads):.1f} and wait for {waiting:.1f}",
-            f"give each rank its part: about {part} intra-op thread{'s' * (part > 1)} each "
+            fix=f"give each rank its part: about {part} intra-op thread{'s' * (part > 1)} each "
             f"({_MEANS[here[0].library].format(part)})",
             share=share,
             gain=Gain(0.0, share),
-            sure="modelled",
+            confidence="modelled",
         )
 
 

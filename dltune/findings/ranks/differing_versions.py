@@ -6,9 +6,16 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank, names
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "differing-versions",
+    "ranks",
+    summary="Ranks that run different versions of Horovod, PyTorch or MPI.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
     for what, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
@@ -18,8 +25,8 @@ def find(seen: Seen) -> Iterator[Finding]:
                 found.setdefault(version, []).append(rank)
         if len(found) > 1:
             yield Finding(
-                "differing-versions",
-                f"ranks run different versions of {name}",
-                "; ".join(f"{version}: {names(of)}" for version, of in found.items()),
-                "install one version everywhere: their messages need not mean the same",
+                cause="differing-versions",
+                title=f"ranks run different versions of {name}",
+                evidence="; ".join(f"{version}: {names(of)}" for version, of in found.items()),
+                fix="install one version everywhere: their messages need not mean the same",
             )

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # share of cycles that transfer nothing, and cycles a second
 EMPTY, MANY = 0.95, 200
 
 
+@rule(
+    "empty-cycles",
+    "ranks",
+    summary="Cycles so short that nearly all find nothing to transfer.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     cycles = timeline.cycles if timeline else None
     if cycles and cycles.empty is not None and cycles.empty > EMPTY and cycles.rate > MANY:
         yield Finding(
-            "empty-cycles",
-            f"{cycles.empty:.0%} of cycles transfer nothing",
-            f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} ms, "
+            cause="empty-cycles",
+            title=f"{cycles.empty:.0%} of cycles transfer nothing",
+            evidence=f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} ms, "
             "and each asks every rank what it has",
-            "let dltune plan allreduce say how long cycles should be (HOROVOD_CYCLE_TIME), or, "
+            fix="let dltune plan allreduce say how long cycles should be (HOROVOD_CYCLE_TIME), or, "
             "over MPI, let the thread rest until there is something to send",
         )

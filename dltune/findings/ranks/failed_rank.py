@@ -7,10 +7,17 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.job.last_words import tells_of_another
 
 
+@rule(
+    "failed-rank",
+    "ranks",
+    summary="Ranks that failed: the first of them is the cause, whatever the others say.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     dead = sorted(
         (
@@ -34,13 +41,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         for rank in rest
     )
     yield Finding(
-        "failed-rank",
-        f"rank {first.rank} failed first" + (", the others followed" if rest else ""),
-        how + f" after {first.ended_after or 0.0:.1f} s" + (f"; {told}" if told else ""),
-        f"look for the cause in rank {first.rank}'s output"
+        cause="failed-rank",
+        title=f"rank {first.rank} failed first" + (", the others followed" if rest else ""),
+        evidence=how + f" after {first.ended_after or 0.0:.1f} s" + (f"; {told}" if told else ""),
+        fix=f"look for the cause in rank {first.rank}'s output"
         + (": what the others say is about its absence" if rest else ""),
         share=1.0,  # the job does not go on
-        sure="measured",
+        confidence="measured",
     )
 
 

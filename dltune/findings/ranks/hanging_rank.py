@@ -6,19 +6,26 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "hanging-rank",
+    "ranks",
+    summary="A rank that hangs holds up all others in the next collective.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     hanging = [rank for rank in (seen.horovod.ranks if seen.horovod else ()) if rank.stuck]
     if not hanging:
         return
     yield Finding(
-        "hanging-rank",
-        f"{names(hanging)} {'hangs' if len(hanging) == 1 else 'hang'}, and the others wait for it",
-        "; ".join(f"rank {rank.rank}: {rank.stuck}" for rank in hanging),
-        "look where it stands: py-spy dump --nonblocking --pid "
+        cause="hanging-rank",
+        title=f"{names(hanging)} {'hangs' if len(hanging) == 1 else 'hang'}, and the others wait for it",
+        evidence="; ".join(f"rank {rank.rank}: {rank.stuck}" for rank in hanging),
+        fix="look where it stands: py-spy dump --nonblocking --pid "
         + " or ".join(str(rank.pid) for rank in hanging[:4]),
         share=1.0,
-        sure="measured",
+        confidence="measured",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import milliseconds
 
@@ -12,6 +13,12 @@ from dltune.words import milliseconds
 ALWAYS_LATE = 1.5
 
 
+@rule(
+    "late-rank",
+    "ranks",
+    summary="A rank that the others wait for: it is the last to have its gradients.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     if seen.horovod is None or timeline is None or not timeline.late:
@@ -22,10 +29,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     even = 1.0 / max(sizes or [2, *(int(one) + 1 for one in timeline.late)])
     if share > min(ALWAYS_LATE * even, 0.9) and timeline.negotiation.samples >= 20:
         yield Finding(
-            "late-rank",
-            f"rank {rank} is the last to have its gradients {share:.0%} of the time",
-            f"of {timeline.negotiation.samples} negotiations; evenly it would be {even:.0%}; "
+            cause="late-rank",
+            title=f"rank {rank} is the last to have its gradients {share:.0%} of the time",
+            evidence=f"of {timeline.negotiation.samples} negotiations; evenly it would be {even:.0%}; "
             f"they take {milliseconds(timeline.negotiation.median)} at the median, "
             f"{milliseconds(timeline.negotiation.p95)} at the 95th percentile",
-            "find what it does besides: its input, its core's other users, its batch",
+            fix="find what it does besides: its input, its core's other users, its batch",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import milliseconds
 
@@ -13,6 +14,12 @@ from dltune.words import milliseconds
 LONG_CYCLE, WAITS = 2.0, 0.5
 
 
+@rule(
+    "long-cycles",
+    "ranks",
+    summary="Cycles so long that gradients wait for the next one.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     if timeline is None or (cycles := timeline.cycles) is None:
@@ -22,9 +29,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     if queue is not None and queue > WAITS * cycles.setting:
         yield Finding(
-            "long-cycles",
-            "gradients wait for the next cycle longer than they travel",
-            f"HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms, a transfer takes "
+            cause="long-cycles",
+            title="gradients wait for the next cycle longer than they travel",
+            evidence=f"HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms, a transfer takes "
             f"{milliseconds(transfer)} and its turn comes after {milliseconds(queue)}",
-            "make cycles shorter: a lower HOROVOD_CYCLE_TIME",
+            fix="make cycles shorter: a lower HOROVOD_CYCLE_TIME",
         )

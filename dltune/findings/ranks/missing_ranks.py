@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "missing-ranks",
+    "ranks",
+    summary="Ranks that no report was made of.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
     size = max((rank.size for rank in ranks), default=0)
@@ -15,9 +22,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         yield Finding(
-            "missing-ranks",
-            f"{len(missing)} of {size} ranks are not in this report",
-            f"rank{'s' * (len(missing) > 1)} {shown}",
-            "make a report on each host at the same time (--pid), and put them together: "
+            cause="missing-ranks",
+            title=f"{len(missing)} of {size} ranks are not in this report",
+            evidence=f"rank{'s' * (len(missing) > 1)} {shown}",
+            fix="make a report on each host at the same time (--pid), and put them together: "
             "dltune horovod-report --merge a.json b.json",
         )

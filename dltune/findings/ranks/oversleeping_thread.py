@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # how late one sleep in twenty is, as a share of HOROVOD_CYCLE_TIME (of a millisecond at least: less
@@ -15,6 +16,12 @@ OVERSLEPT, LEAST_CYCLE = 0.5, 1e-3
 MANY_SLEEPS = 60
 
 
+@rule(
+    "oversleeping-thread",
+    "ranks",
+    summary="A background thread that wakes up later than it asked, so that all ranks wait for it.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     late = [
         (slept.p95, rank, rank.cycles, slept)
@@ -29,12 +36,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     p95, rank, cycles, slept = max(late, key=lambda one: one[0])
     yield Finding(
-        "oversleeping-thread",
-        f"the background thread of {names([one[1] for one in late])} oversleeps: one sleep in "
+        cause="oversleeping-thread",
+        title=f"the background thread of {names([one[1] for one in late])} oversleeps: one sleep in "
         f"twenty by more than {p95 * 1e3:.1f} ms",
-        f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
+        evidence=f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
         f"late at the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
         f"{cycles.setting * 1e3:g} ms; in the next collective all ranks wait for it",
-        "give the background thread a core of its own, or have all ranks sleep alike: "
+        fix="give the background thread a core of its own, or have all ranks sleep alike: "
         "dltune plan allreduce",
     )

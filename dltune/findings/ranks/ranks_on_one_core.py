@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import names
 from dltune.findings.cores.narrow_affinity import WORKS
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.machine import cpulist
 
 
+@rule(
+    "ranks-on-one-core",
+    "ranks",
+    summary="Ranks that their launcher has bound to fewer cores than their threads want.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that a rank's threads run or are ready to, that without a core."""
     tight = [
@@ -25,19 +32,19 @@ def find(seen: Seen) -> Iterator[Finding]:
     cpus = len(worst.cpus)
     share = max(rank.queued / rank.wanting for rank in tight)
     yield Finding(
-        "ranks-on-one-core",
-        f"{names(tight)} {'is' if len(tight) == 1 else 'are'} bound to "
+        cause="ranks-on-one-core",
+        title=f"{names(tight)} {'is' if len(tight) == 1 else 'are'} bound to "
         f"{'one core' if cpus == 1 else f'{cpus} CPUs'}"
         f"{'' if len(tight) == 1 else ' each'}, and want{'s' * (len(tight) == 1)} more",
-        f"rank {worst.rank} may use CPU {', '.join(map(str, worst.cpus))} alone; its threads "
+        evidence=f"rank {worst.rank} may use CPU {', '.join(map(str, worst.cpus))} alone; its threads "
         f"take {worst.cpu:.2f} of it and wait for {worst.queued:.2f} more",
-        "mpirun binds up to two ranks to a core each unless told otherwise: start it with "
+        fix="mpirun binds up to two ranks to a core each unless told otherwise: start it with "
         "--bind-to none, or with a rankfile (dltune plan allreduce)"
         if worst.controller == "mpi"
         else "start the job without binding (taskset, srun --cpu-bind=none)",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
+        confidence="modelled",
     )
 
 
@@ -53,13 +60,13 @@ def _one_of_few(seen: Seen) -> Iterator[Finding]:
     if have >= fair or share <= 0 or main.cpu < WORKS * have:
         return
     yield Finding(
-        "ranks-on-one-core",
-        f"the launcher has bound the rank to {have} of {there} CPUs",
-        f"pid {main.pid} may use CPU {cpulist.show(main.cpus)} alone; {main.ranks} rank"
+        cause="ranks-on-one-core",
+        title=f"the launcher has bound the rank to {have} of {there} CPUs",
+        evidence=f"pid {main.pid} may use CPU {cpulist.show(main.cpus)} alone; {main.ranks} rank"
         f"{'s' * (main.ranks > 1)} of the job on this node could have {fair:g} each",
-        "mpirun binds up to two ranks to a core each unless told otherwise: start it with "
+        fix="mpirun binds up to two ranks to a core each unless told otherwise: start it with "
         "--bind-to none (srun: --cpu-bind=none)",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
+        confidence="modelled",
     )

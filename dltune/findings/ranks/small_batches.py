@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.words import milliseconds
 
@@ -15,6 +16,12 @@ FEW_TENSORS, SMALL_BATCH = 4.0, 64 << 10
 MANY = 50
 
 
+@rule(
+    "small-batches",
+    "ranks",
+    summary="Gradients that travel a few at a time.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     if timeline is None:
@@ -25,10 +32,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     each = fused * statistics.fmean(sizes)
     if fused < FEW_TENSORS and each < SMALL_BATCH and len(timeline.tensors) > FEW_TENSORS:
         yield Finding(
-            "small-batches",
-            "gradients travel in small batches",
-            f"{timeline.batches} collectives of {fused:.1f} tensors and about "
+            cause="small-batches",
+            title="gradients travel in small batches",
+            evidence=f"{timeline.batches} collectives of {fused:.1f} tensors and about "
             f"{each / 1024:.0f} KiB on average, each {milliseconds(timeline.transfer.median)}",
-            "let more of them come together: bins in the order of the graph (dltune plan "
+            fix="let more of them come together: bins in the order of the graph (dltune plan "
             "allreduce), or a longer HOROVOD_CYCLE_TIME",
         )

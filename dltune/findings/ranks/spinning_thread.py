@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import Rank, names
 from dltune.documents.sections.settings import Choice
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # a thread that blocks when it has nothing to do takes a few % of a core for 1,000 cycles a second;
@@ -17,6 +18,12 @@ from dltune.findings.seen import Seen
 SPINS, IN_USER = 0.15, 0.75
 
 
+@rule(
+    "spinning-thread",
+    "ranks",
+    summary="A background thread that waits by spinning, on a core that the ops want.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: what compute threads would have run on the spinning thread's core, of the time that
     the rank's threads run or are ready to."""
@@ -32,12 +39,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     wait = f"; its compute threads wait for {starved:.2f} of a core meanwhile" if starved else ""
     share = denied(rank) / rank.wanting
     yield Finding(
-        "spinning-thread",
-        f"the background thread of {names([one for one, _ in spinners])} spins: up to "
+        cause="spinning-thread",
+        title=f"the background thread of {names([one for one, _ in spinners])} spins: up to "
         f"{thread.cpu:.0%} of a core",
-        f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in user "
+        evidence=f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in user "
         f"space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
-        "MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
+        fix="MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
         "sleeps in its place, or set OMPI_MCA_mpi_yield_when_idle=1"
         if rank.controller == "mpi"
         else f"it adds up what ranks send, and wants a core for it: {fewer_threads(rank)}"
@@ -46,8 +53,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         "larger bins give it less to do",
         share=share,
         gain=Gain(0.0, share),
-        sure="modelled",
-        choices=(Choice("mpi_yield", "on"),) if (rank.mpi or "").startswith("Open MPI") else (),
+        confidence="modelled",
+        apply=(Choice("mpi_yield", "on"),) if (rank.mpi or "").startswith("Open MPI") else (),
     )
 
 

@@ -7,12 +7,19 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
 from dltune.findings.ranks.spinning_thread import fewer_threads
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # share of time ready without a core: above it a thread's work is late by more than a tenth
 WAITS = 0.10
 
 
+@rule(
+    "starved-background",
+    "ranks",
+    summary="A background thread that is ready to send gradients and has no core.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """What it costs is not told: ops may run meanwhile."""
     waits = [
@@ -24,13 +31,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     rank, thread = max(waits, key=lambda one: one[1].wait or 0.0)
     yield Finding(
-        "starved-background",
-        f"the background thread of {names([one for one, _ in waits])} waits for a core: "
+        cause="starved-background",
+        title=f"the background thread of {names([one for one, _ in waits])} waits for a core: "
         f"up to {thread.wait:.0%} of the time",
-        f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "
+        evidence=f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "
         f"is ready for {thread.wait:.0%} more, {thread.involuntary:.0f} involuntary "
         "switches/s; whoever sends gradients with it waits too",
-        "give it a core, or a part of one, of its own: "
+        fix="give it a core, or a part of one, of its own: "
         + (
             fewer_threads(rank)
             if rank.pytorch

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 
+@rule(
+    "truncated-timeline",
+    "ranks",
+    summary="A timeline whose writer was ended.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     if timeline and timeline.truncated:
         yield Finding(
-            "truncated-timeline",
-            "the timeline ends in the middle of a record",
-            f"{timeline.path}: {timeline.events} events before it are whole, "
+            cause="truncated-timeline",
+            title="the timeline ends in the middle of a record",
+            evidence=f"{timeline.path}: {timeline.events} events before it are whole, "
             f"{timeline.seconds:.1f} s",
-            "the job was ended while it wrote: its figures stand for the time before",
+            fix="the job was ended while it wrote: its figures stand for the time before",
         )

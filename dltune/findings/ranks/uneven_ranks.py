@@ -6,12 +6,19 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
 # a rank's CPU time over the median of ranks; shares of cores below which nothing can be told
 UNEVEN, IDLE = 1.3, 0.05
 
 
+@rule(
+    "uneven-ranks",
+    "ranks",
+    summary="A rank that works more than the others, which wait for it in every step.",
+    fix="",
+)
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of a step as long as the busiest rank's work, what even parts would save."""
     report = seen.horovod
@@ -28,13 +35,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     if middle > IDLE and compute[most] > UNEVEN * middle:
         share = 1 - statistics.fmean(compute.values()) / compute[most]
         yield Finding(
-            "uneven-ranks",
-            f"rank {most} works more than the others",
-            f"its threads that compute, read and run Python use {compute[most]:.2f} cores, "
+            cause="uneven-ranks",
+            title=f"rank {most} works more than the others",
+            evidence=f"its threads that compute, read and run Python use {compute[most]:.2f} cores, "
             f"the median of ranks {middle:.2f}; the others wait for it in every step",
-            "give ranks equal batches and equal cores, and keep what rank 0 alone does "
+            fix="give ranks equal batches and equal cores, and keep what rank 0 alone does "
             "(logging, checkpoints) short",
             share=share,
             gain=Gain(0.0, share),
-            sure="modelled",
+            confidence="modelled",
         )

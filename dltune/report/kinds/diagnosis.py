@@ -39,7 +39,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
     if seen := diagnosis.observation:
         sections.append(Section(f"{at}-seen", "The job as it ran", joined([*_seen(seen, at)])))
-    first = diagnosis.findings[0].claim if diagnosis.findings else NOTHING
+    first = diagnosis.findings[0].title if diagnosis.findings else NOTHING
     return Shown(
         title=f"Diagnosis {loaded.path.name}",
         head=[

@@ -40,7 +40,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{report.created}, dltune {report.dltune}"),
         ],
         sections=sections,
-        headlines=[Headline(2, sentence(finding.claim)) for finding in report.findings[:1]],
+        headlines=[Headline(2, sentence(finding.title)) for finding in report.findings[:1]],
         remarks=[
             *(["This report is partial: the watch was interrupted."] if report.partial else []),
             *(f"Rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen),

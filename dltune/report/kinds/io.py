@@ -49,7 +49,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
         ],
         sections=sections,
         # a sentence of its own beside those on ops: reading is another cause
-        headlines=[Headline(2, sentence(finding.claim)) for finding in io.findings[:1]],
+        headlines=[Headline(2, sentence(finding.title)) for finding in io.findings[:1]],
         remarks=[
             *([] if io.partial is None else [f"This report is partial: {io.partial}."]),
             *io.unseen,

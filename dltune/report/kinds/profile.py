@@ -111,7 +111,7 @@ def _headlines(analysis: Analysis, found: Sequence[Finding]) -> list[Headline]:
         return [Headline(2, "No training step was found in this job.")]
     step = max(profile.steps, key=lambda found: found.share)
     wall = f"A step takes {step.wall.median * 1e3:.1f} ms under the job's own settings"
-    headlines = [Headline(2, f"{wall}; {found[0].claim}." if found else f"{wall}.")]
+    headlines = [Headline(2, f"{wall}; {found[0].title}." if found else f"{wall}.")]
     heavy = analysis.top(1)
     if heavy:
         kinds: dict[str, float] = {}

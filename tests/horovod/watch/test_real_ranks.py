@@ -154,7 +154,7 @@ def test_cycles_are_those_of_the_timeline(seen):
     assert timeline is not None
     assert timeline.cycles is not None
     assert timeline.cycles.setting == pytest.approx(2e-3)
-    assert any("recording the timeline takes" in f.claim for f in seen.report.findings)
+    assert any("recording the timeline takes" in f.title for f in seen.report.findings)
     if first.cycles is None:
         assert any(text.startswith("cycles and oversleep") for text in first.unseen)
         return
@@ -176,6 +176,6 @@ def test_the_rank_that_raises_is_told_from_the_other(tmp_path):
         assert "; the report stands" in running.stderr
         report = msgspec.json.decode(running.stdout, type=horovod.Horovod)
     first = report.findings[0]
-    assert first.claim.startswith("rank 1 failed first"), report.findings
+    assert first.title.startswith("rank 1 failed first"), report.findings
     assert "ValueError" in first.evidence
     assert "out of luck" in first.evidence

@@ -82,7 +82,7 @@ def test_the_background_thread_is_found_by_its_stack(library):
     assert roles[rank.background] == "background"
     assert roles[rank.helper] == "helper"
     assert roles[rank.pid] == "python"
-    assert any("1 of 2 ranks are not" in finding.claim for finding in report.findings)
+    assert any("1 of 2 ranks are not" in finding.title for finding in report.findings)
 
 
 def test_cpu_time_is_that_of_the_threads_own_clock(library, tmp_path):
@@ -258,7 +258,7 @@ def test_the_rank_that_died_is_told_from_those_that_follow(library, tmp_path):
         report = document.assemble(watch, ("job",), None, False)
     assert [rank.ended for rank in report.ranks] == [1, -signal.SIGSEGV]
     told = report.findings[0]
-    assert told.claim == "rank 1 failed first, the others followed"
+    assert told.title == "rank 1 failed first, the others followed"
     assert "was ended by SIGSEGV" in told.evidence
     assert "rank 0 ended with exit code 1" in told.evidence
 
@@ -281,7 +281,7 @@ def test_a_rank_that_hangs_is_told_from_those_that_wait(library, monkeypatch, ho
     if how == "stopped":
         assert ranks[other.pid].stuck == "its process is stopped by a signal"
         assert ranks[one.pid].stuck is None
-        assert report.findings[0].claim == "rank 1 hangs, and the others wait for it"
+        assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
     else:  # neither is within TensorFlow: no one is to blame
         assert all(rank.stuck is None for rank in ranks.values())
 
@@ -290,8 +290,8 @@ def test_ranks_of_different_versions(library, tmp_path):
     newer = pretended_ranks.build(tmp_path, "0.29.0")
     with started(library, rank=0), started(newer, rank=1):
         report = watched(os.getpid(), lambda watch: len(watch.ranks) == 2)
-    (told,) = [f for f in report.findings if "versions" in f.claim]
-    assert told.claim == "ranks run different versions of Horovod"
+    (told,) = [f for f in report.findings if "versions" in f.title]
+    assert told.title == "ranks run different versions of Horovod"
     assert told.evidence == "0.28.1: rank 0; 0.29.0: rank 1"
 
 

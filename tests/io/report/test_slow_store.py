@@ -95,7 +95,7 @@ def test_a_job_on_it(started, store, way):
     assert thread.waiting > 0.3 * thread.seconds
     assert thread.sleep_share is not None
     assert thread.sleep_share > 0.5
-    assert "waits for storage" in document.findings[0].claim
+    assert "waits for storage" in document.findings[0].title
     if way == "calls":
         assert {request.size for request in file.requests} == {16384}
         assert (file.pattern.kind, file.pattern.source) == ("shuffled", "calls")
@@ -116,4 +116,4 @@ def test_a_file_on_it_in_every_way(store):
     mapped = {r.advised: r for r in found.shuffled if r.method == "mmap" and not r.ahead}
     assert hinted.throughput.median > 2 * mapped[True].throughput.median
     pays = hinted.throughput.median >= WORTH * max(r.throughput.median for r in mapped.values())
-    assert pays == any("when the kernel is told" in f.claim for f in document.findings)
+    assert pays == any("when the kernel is told" in f.title for f in document.findings)

@@ -1,0 +1,55 @@
+"""Rules: each finds one cause of slowness and carries the facts that the reference prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dltune.documents.finding import Finding
+from dltune.findings.seen import Seen
+
+Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]
+Framework = Literal["tensorflow", "pytorch"]
+Find = Callable[[Seen], Iterator[Finding]]
+
+EITHER: tuple[Framework, ...] = ("tensorflow", "pytorch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule for the cause `name`. `summary`: the problem, `fix`: the usual fix, a sentence each.
+    `frameworks`: those whose jobs can have the problem, or can apply the fix. Calling a rule yields
+    its findings for the evidence at hand."""
+
+    name: str
+    group: Group
+    summary: str
+    fix: str
+    frameworks: tuple[Framework, ...]
+    find: Find
+
+    def __call__(self, seen: Seen) -> Iterator[Finding]:
+        return self.find(seen)
+
+    def is_for(self, framework: str | None) -> bool:
+        """True if jobs of `framework` can have the problem; an unknown framework can."""
+        return framework is None or framework in self.frameworks
+
+
+def rule(
+    name: str,
+    group: Group,
+    *,
+    summary: str,
+    fix: str,
+    frameworks: tuple[Framework, ...] = EITHER,
+) -> Callable[[Find], Rule]:
+    """Make a rule of a function that yields findings with the cause `name`."""
+
+    def decorate(find: Find) -> Rule:
+        return Rule(
+            name=name, group=group, summary=summary, fix=fix, frameworks=frameworks, find=find
+        )
+
+    return decorate
