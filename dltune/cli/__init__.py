@@ -13,26 +13,39 @@ import sys
 import click
 
 from dltune import __version__
-from dltune.errors import DltuneError
+from dltune.errors import DltuneError, UsageError
 
-# verb -> the one-line help, so that `dltune --help` imports no command
-COMMANDS = {
-    "diagnose": "Why training is slow here, and what to do: the most costly first.",
-    "doctor": "What can be measured and enforced on this machine.",
-    "profile": "Measure an unmodified training job, op by op and thread count by thread count.",
-    "show": "A saved profile again: its steps, its ops, and why they take their time.",
-    "model": "Train and test a regression model of op times, the paper's first one.",
-    "plan": "Decide threads, placement and co-runs from a profile.",
-    "run": "Run an unmodified job with a plan enforced.",
-    "bench": "Compare a plan with the framework's own settings, taking turns.",
-    "report": "One HTML page of profiles, plans and results; timelines for Perfetto.",
-    "tune": "Find the settings around the ops under which a job is fastest.",
-    "compare": "What got slower or faster between two profiles or two bench results.",
-    "io-report": "Why reading the data is slow: a running job, or a file read in every way.",
-    "horovod-report": "What Horovod's background threads do to a job of several ranks.",
-    "gate": "Hold performance limits: against another revision, or against a baseline.",
-    "lmdb": "Where the records of an LMDB file lie, its keys, and whether it is sound.",
+# group -> command -> its help in one line, so that `dltune --help` imports no command
+GROUPS = {
+    "Start here": {
+        "diagnose": "Find out why training is slow, and how to fix it.",
+        "tune": "Find the settings under which a job runs fastest.",
+        "run": "Run an unmodified job under a plan.",
+    },
+    "Measure": {
+        "profile": "Measure a training step op by op, at each thread count.",
+        "bench": "Compare a plan with the framework's own settings.",
+        "io-report": "Find out why reading the data is slow.",
+        "horovod-report": "Show how communication threads use the cores of ranks.",
+        "doctor": "Check what dltune can measure on this machine.",
+    },
+    "Decide": {
+        "plan": "Make a plan from a profile: threads, memory, ranks.",
+        "model": "Train a regression model that predicts op times.",
+    },
+    "Read": {
+        "show": "Print a saved profile.",
+        "report": "Write an HTML page, or a timeline for Perfetto.",
+        "compare": "Compare two profiles, or two benchmark results.",
+    },
+    "Keep it fast": {
+        "gate": "Fail a build when a command has become slower.",
+    },
+    "Data": {
+        "lmdb": "Inspect and check an LMDB file.",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
 class _Verbs(click.Group):
@@ -47,22 +60,60 @@ class _Verbs(click.Group):
         ).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and name not in COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            raise UsageError(
+                f"there is no command {name!r}",
+                remedy=f"did you mean dltune {near[0]}?" if near else "dltune --help lists all",
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  dltune diagnose -- python train.py\n\n"
+    "dltune COMMAND --help shows a command's options.",
+)
 @click.version_option(__version__, prog_name="dltune")
-def cli() -> None:
-    """Find out why deep-learning training is slow on CPU nodes, plan what makes it faster, and run
-    the unmodified job with that plan."""
+@click.option(
+    "--debug", is_flag=True, help="Log what dltune does to stderr (DLTUNE_LOG=FILE: to a file)."
+)
+def cli(debug: bool) -> None:
+    """Find out why deep-learning training is slow on CPU nodes, make a plan that speeds it up, and
+    run the unmodified job under that plan."""
+    file = os.environ.get("DLTUNE_LOG")
+    if debug or file:
+        from dltune.cli import debug_log
+
+        debug_log.start(file, sys.argv[1:])
+
+
+def _logged() -> None:
+    try:
+        cli.main(standalone_mode=False)
+    except BaseException as error:
+        if debug_log := sys.modules.get("dltune.cli.debug_log"):
+            debug_log.log.debug("ended by %s", type(error).__name__, exc_info=error)
+        raise
 
 
 def main() -> None:
-    """Console entry: prints what a person must know and exits with the error's own code."""
+    """Run the command line; print errors for people and exit with the error's own code."""
     try:
-        cli.main(standalone_mode=False)
+        _logged()
     except click.exceptions.Exit as exit_:
         sys.exit(exit_.exit_code)
     except click.ClickException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import sys
 import time
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from dltune.profile.session import Progress
     from dltune.tables import Table
+
+log = logging.getLogger(__name__)
 
 # without a terminal, what has changed within a phase is told after so many seconds
 QUIET_SECONDS = 15.0
@@ -44,6 +47,9 @@ class Line:
         """Show `text`; elsewhere than on a terminal only when `same` has changed or time passed,
         and never a line that stands there already: it would tell nothing."""
         if self._status is not None:
+            if same != self._same:
+                self._same = same
+                log.debug("%s", text)
             self._status.update(text)
             return
         now = time.monotonic()
@@ -54,6 +60,7 @@ class Line:
 
     def say(self, text: str) -> None:
         """A line that stays."""
+        log.debug("%s", text)
         if self._status is not None:
             self._status.console.print(f"dltune: {text}", markup=False, highlight=False)
         else:

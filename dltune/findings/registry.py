@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from dltune.documents.finding import Finding
@@ -85,6 +86,8 @@ from dltune.findings.ranks import (
 )
 from dltune.findings.rule import Rule
 from dltune.findings.seen import Seen
+
+log = logging.getLogger(__name__)
 
 # Of findings whose cost is not known those of earlier rules come first.
 RULES: tuple[Rule, ...] = (
@@ -171,7 +174,12 @@ RULES: tuple[Rule, ...] = (
 def look(seen: Seen) -> tuple[Finding, ...]:
     """All findings, the most costly first."""
     rules = (rule for rule in RULES if rule.is_for(seen.framework))
-    return ordered(finding for rule in rules for finding in rule(seen))
+    findings = ordered(finding for rule in rules for finding in rule(seen))
+    for finding in findings:
+        log.debug(
+            "%s, share %s: %s (%s)", finding.cause, finding.share, finding.title, finding.evidence
+        )
+    return findings
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

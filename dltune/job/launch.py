@@ -7,6 +7,7 @@ dltune through the socket named in DLTUNE_SOCKET.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import shutil
@@ -28,6 +29,8 @@ from dltune.job.orders import encoded
 from dltune.job.python_path import python_path
 from dltune.job.record import trains
 from dltune.proc.tree import Tree
+
+log = logging.getLogger(__name__)
 
 INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
 # how long the processes of a job may take to end after SIGTERM before they are killed
@@ -51,6 +54,7 @@ class Process:
 
     def order(self, lines: Sequence[str]) -> None:
         """Send lines of orders; a process that has ended meanwhile does not mind."""
+        log.debug("to pid %d: %d lines of orders: %.200s", self.pid, len(lines), "; ".join(lines))
         with contextlib.suppress(OSError):
             self._connection.sendall(encoded(lines))
 
@@ -89,7 +93,8 @@ class Job:
         """
         if not command:
             raise UsageError(
-                "no command to run", remedy="give it after --, as in: -- python train.py"
+                "no command to run",
+                remedy="add the job's command after --, as in: -- python train.py",
             )
         require_executable(command[0])
         self.command = tuple(command)
@@ -123,7 +128,10 @@ class Job:
             )
         except OSError as error:
             self._clean_up()
-            raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
+            raise UsageError(
+                f"cannot start {command[0]}: {error.strerror}",
+                remedy="check that the command runs without dltune",
+            ) from None
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
         environment = {**os.environ, **extra}
@@ -210,6 +218,7 @@ class Job:
             except msgspec.DecodeError:  # not one of ours: what it says is of no concern
                 self._forget(source)
                 return
+            log.debug("%s: %d bytes", type(message).__name__, len(line))
             if isinstance(message, messages.Plugin):
                 if self._is_let_go(message):
                     with contextlib.suppress(OSError):
@@ -254,6 +263,7 @@ class Job:
         makes it; TensorFlow's checkpoints are renamed into place when complete. A second interrupt
         ends the grace period at once.
         """
+        log.debug("ending the job, process group %d", self._child.pid)
         tree = self._tree()
         asked = False
         try:
@@ -334,7 +344,10 @@ def require_executable(program: str) -> None:
     if os.sep in program and Path(program).exists():
         what = "is a folder" if Path(program).is_dir() else "is not executable"
         raise UsageError(
-            f"cannot start {program}: it {what}",
+            f"cannot start {program}: the file {what}",
             remedy="name the interpreter too, as in: -- python train.py",
         )
-    raise UsageError(f"command not found: {program}")
+    raise UsageError(
+        f"command not found: {program}",
+        remedy="check the spelling, or name the program with its path",
+    )

@@ -24,6 +24,7 @@ its trials end, so one that was interrupted goes on from the trials that it had 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -35,6 +36,8 @@ from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added
 from dltune.tune.evaluator import Evaluator, Refused
 from dltune.tune.wanted import idle, ratio, tried, wanted
 from dltune.tune.warm_pool import WarmPool
+
+log = logging.getLogger(__name__)
 
 # candidates that race at once, beside the incumbent
 BATCH = 3
@@ -155,7 +158,7 @@ class Search:
         self._confirm()
 
     def _begin(self) -> None:
-        self._tell("starting the job as given", {})
+        self._tell("starting the job as found", {})
         # the recommendation is measured in any case: both jobs start at once
         first = [one for one in self._rivals[1:] if (one, AS_GIVEN) not in self._past]
         self._pool.expect((AS_GIVEN, *first), ())
@@ -277,12 +280,12 @@ class Search:
                 before = self._again.get((candidate, against))
                 racing[candidate] = list(before.ratios) if before else []
         while racing:
-            self._tell(f"beside {in_words(against)}", racing)
+            self._tell(f"comparing with {in_words(against)}", racing)
             taken = self._pool.round([against, *racing])
             reference = taken[against]
             if isinstance(reference, Refused):
                 for candidate in list(racing):
-                    end(candidate, "undecided", f"{in_words(against)} ended beside it")
+                    end(candidate, "undecided", f"{in_words(against)} ended during the comparison")
                 self._lose(against, reference)
                 return done
             for candidate in list(racing):
@@ -308,6 +311,14 @@ class Search:
         return verdict.LOOKS, verdict.FIRST
 
     def _finish(self, trial: Trial) -> None:
+        log.debug(
+            "%s against %s: %s in %d rounds%s",
+            in_words(trial.candidate),
+            in_words(trial.against),
+            trial.verdict,
+            len(trial.ratios),
+            f" ({trial.why})" if trial.why else "",
+        )
         self.trials.append(trial)
         self.keep(trial)
 
@@ -350,7 +361,7 @@ class Search:
             if refused := self._pool.stand(one, finalists):
                 finalists.remove(one)
                 if one in (chosen, AS_GIVEN):
-                    why = f"the job did not start once more for the final rounds: {refused.why}"
+                    why = f"the job could not be started again for the final rounds: {refused.why}"
         ratios: dict[Candidate, list[float]] = {one: [] for one in rivals}
         while {chosen, AS_GIVEN}.issubset(finalists):
             self._tell("final rounds", {chosen: ratios[AS_GIVEN]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +18,17 @@ from dltune.planners.threads.strategies import (
 from dltune.workload import uniform
 from dltune.workload.workload import SMALL, Outcome, Workload
 
+log = logging.getLogger(__name__)
+
 STRATEGIES = (
     "auto",
     "uniform",
-    "s1",
-    "s1+s2",
-    "s1+s3",
-    "s1+s3+s4",
-    "s1+s2+s3",
-    "s1+s2+s3+s4",
+    "per-op",
+    "per-type",
+    "per-op+co-run",
+    "per-op+co-run+smt",
+    "per-type+co-run",
+    "per-type+co-run+smt",
 )
 # Executor slots that strategy 3 is tried with. An op that waits for admission holds one, so there
 # must be more than ops that run; each further one lets more small ops run at once.
@@ -35,8 +38,8 @@ SLOTS = (2, 4, 8, 16)
 ENFORCEMENT = 0.01
 # Settings are alike whose predictions differ by less than this part.
 TIE = 0.005
-# Joins a strategy's name and the thread count it is capped at: "s1+s2+s3@16".
-CAP = "@"
+# Joins a strategy's name and the thread count it is capped at: "per-type+co-run+cap=16".
+CAP = "+cap="
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,14 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     """
     machine = workload.machine
     why_not = why_no_hyperthreads(machine)
-    if why_not and strategy.endswith("s4"):
-        raise UsageError(why_not, remedy="plan with --strategy auto")
+    if why_not and strategy.endswith("smt"):
+        raise UsageError(why_not, remedy="use --strategy auto")
     if bitwise and strategy not in ("auto", "uniform"):
         raise UsageError(
             f"--strategy {strategy} changes thread counts, which --bitwise forbids",
-            remedy="leave one of them out",
+            remedy="leave out --bitwise or --strategy",
         )
-    remarks = [why_not] if why_not else []
+    remarks = [f"note: {why_not}"] if why_not else []
     intra = workload.own.intra if bitwise else None
     best_uniform = _fewest(_uniform(workload, u) for u in uniform.grid(machine, intra))
     if workload.varying is not None:
@@ -139,9 +142,12 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
         chosen = next(o for o in strategies if o.setting == strategy)
         if chosen.seconds > best_uniform.seconds:
             remarks.append(
-                f"{strategy} was asked for, though it is predicted slower than "
-                f"{best_uniform.setting}"
+                f"note: the plan uses {strategy} as requested, but {best_uniform.setting} is "
+                "predicted to be faster"
             )
+    for option in options:
+        log.debug("%s: %.6g s predicted", option.setting, option.seconds)
+    log.debug("chosen: %s", chosen.setting)
     return Decision(tuple(options), chosen, best_uniform, tuple(remarks))
 
 
@@ -151,13 +157,13 @@ def _uniform(workload: Workload, setting: Uniform, name: str | None = None) -> O
 
 
 def _strategies(workload: Workload, asked: str) -> list[Option]:
-    """S1+S2, +S3, +S4 where there are hardware threads, and what else was asked for."""
+    """Per-type, +co-run, +smt where there are hardware threads, and what else was asked for."""
     fastest = per_instance(workload)
     alike = per_type(workload, fastest)
-    names = ["s1+s2", *_with_s4(workload, "s1+s2+s3")]
+    names = ["per-type", *_with_smt(workload, "per-type+co-run")]
     if asked in STRATEGIES[2:] and asked not in names:
         names.append(asked)
-    found = [planned(workload, name, alike if "s2" in name else fastest) for name in names]
+    found = [planned(workload, name, alike if "per-type" in name else fastest) for name in names]
     if asked == "auto":
         found += _capped(workload, found)
     return found
@@ -188,12 +194,12 @@ def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
 def _bitwise(workload: Workload) -> list[Option]:
     """The job's own thread count for every op; only placement and co-running are decided."""
     choices = per_instance(workload)
-    return [planned(workload, name, choices) for name in _with_s4(workload, "bitwise+s3")]
+    return [planned(workload, name, choices) for name in _with_smt(workload, "bitwise+co-run")]
 
 
-def _with_s4(workload: Workload, name: str) -> list[str]:
+def _with_smt(workload: Workload, name: str) -> list[str]:
     """That strategy, and with strategy 4 on top where there are hardware threads for it."""
-    return [name] if why_no_hyperthreads(workload.machine) else [name, f"{name}+s4"]
+    return [name] if why_no_hyperthreads(workload.machine) else [name, f"{name}+smt"]
 
 
 def planned(
@@ -202,13 +208,13 @@ def planned(
     choices: Sequence[Candidate | None],
     slots: Sequence[int] = SLOTS,
 ) -> Option:
-    """The option of that name ("s3" in it: co-running, "s4": hyper-threads) over thread counts.
+    """The option of that name ("co-run" in it: ops co-run, "smt": on hyper-threads too).
 
     `slots`: the executor slots to try strategy 3 with.
     """
     base = uniform.recommended(workload.machine)
     intra = workload.own.intra if name.startswith("bitwise") else base.intra
-    if "s3" not in name:
+    if "co-run" not in name:
         own_pool = workload.alike(base.intra)
         enforced = [
             own if choice is None or workload.small(index) else choice
@@ -217,7 +223,7 @@ def planned(
         # those of several slots would run on the same cores
         return Option(name, Uniform(base.intra, 1), workload.fifo(enforced, 1), choices)
     near = candidates(workload, choices)
-    second = "s4" in name
+    second = "smt" in name
     return _best(
         Option(
             name,
