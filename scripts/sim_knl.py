@@ -3,8 +3,8 @@
     python scripts/sim_knl.py --fit RESNET50_PROFILE
     python scripts/sim_knl.py RESNET50_PROFILE DCGAN_PROFILE INCEPTION_V3_PROFILE
 
-The two methods are in docs/knl.md. `--first` fits, or uses, the first: no factor on the cost of a
-thread.
+The two methods are in docs/research/knl.md. `--first` fits, or uses, the first: no factor on the
+cost of a thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SLOTS = (16,)
 MODELS = ("ResNet-50", "DCGAN", "Inception-v3")
 # Fig. 3 and section IV-B, gains; Fig. 4, mean co-running ops; section IV-B, manual optimisation
 PAPER = {
-    "s1+s2 over recommended": (0.02, 0.12, 0.02),
-    "s3 over s1+s2": (0.35, 0.15, 0.07),
-    "s4 over s3": (0.08, 0.04, 0.07),
+    "per-type over recommended": (0.02, 0.12, 0.02),
+    "co-run over per-type": (0.35, 0.15, 0.07),
+    "smt over co-run": (0.08, 0.04, 0.07),
     "all over recommended": (0.49, 0.33, 0.17),
-    "co-running, s3": (1.61, 1.62, 1.52),
-    "co-running, s3+s4": (1.89, 2.04, 1.74),
+    "ops in flight, co-run": (1.61, 1.62, 1.52),
+    "ops in flight, co-run+smt": (1.89, 2.04, 1.74),
 }
 MANUAL = ((16, 4), (34, 2), (68, 2))
 # Table VI, ResNet-50, "Recommendation": milliseconds a step of all instances together
@@ -62,7 +62,7 @@ GAINS = {
 }
 STEP = 1382  # Table I, ResNet-50, inter-op 1, intra-op 68: milliseconds
 CORES = 68
-# What --fit --first found (docs/knl.md)
+# What --fit --first found (docs/research/knl.md)
 FIRST_SLOWNESS: dict[str | None, float] = {
     "Conv2D": 0.41,
     "Conv2DBackpropFilter": 1.73,
@@ -183,19 +183,20 @@ def stages(there: Workload) -> dict[str, float | str]:
     recommended = there.uniform(setting.intra, setting.inter)
     chosen = per_type(there, per_instance(there))
     two, three, four = (
-        planned(there, name, chosen, SLOTS) for name in ("s1+s2", "s1+s2+s3", "s1+s2+s3+s4")
+        planned(there, name, chosen, SLOTS)
+        for name in ("per-type", "per-type+co-run", "per-type+co-run+smt")
     )
     return {
         "recommended": recommended.seconds * 1e3,
-        "s1+s2": two.seconds * 1e3,
-        "s1+s2+s3": three.seconds * 1e3,
-        "s1+s2+s3+s4": four.seconds * 1e3,
-        "s1+s2 over recommended": recommended.seconds / two.seconds - 1,
-        "s3 over s1+s2": two.seconds / three.seconds - 1,
-        "s4 over s3": three.seconds / four.seconds - 1,
+        "per-type": two.seconds * 1e3,
+        "per-type+co-run": three.seconds * 1e3,
+        "per-type+co-run+smt": four.seconds * 1e3,
+        "per-type over recommended": recommended.seconds / two.seconds - 1,
+        "co-run over per-type": two.seconds / three.seconds - 1,
+        "smt over co-run": three.seconds / four.seconds - 1,
         "all over recommended": recommended.seconds / four.seconds - 1,
-        "co-running, s3": three.outcome.corunning,
-        "co-running, s3+s4": four.outcome.corunning,
+        "ops in flight, co-run": three.outcome.corunning,
+        "ops in flight, co-run+smt": four.outcome.corunning,
     }
 
 

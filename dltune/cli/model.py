@@ -18,28 +18,46 @@ _PROFILES = click.argument(
 )
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  dltune model train a.json b.json -o op-times.skops")
 def command() -> None:
-    """The paper's first model: predict an op's time at every thread count from a few of them."""
+    """Train and test a regression model of op times.
+
+    The model predicts the time of an op at every thread count from measurements at a few thread
+    counts. `dltune plan --model` uses it.
+    """
 
 
-@command.command()
+@command.command(epilog="\b\nExample:\n  dltune model train a.json b.json -o op-times.skops")
 @_PROFILES
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE")
-@click.option("--regressor", type=click.Choice(NAMES), default=DEFAULT, show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Write the model to FILE.",
+)
+@click.option(
+    "--regressor",
+    type=click.Choice(NAMES),
+    default=DEFAULT,
+    show_default=True,
+    metavar="NAME",
+    help=f"Train this regressor of scikit-learn: {', '.join(NAMES)}.",
+)
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Thread counts that a prediction starts from, spread evenly.",
+    help="Predict from measurements at this many thread counts, spread evenly.",
 )
 @click.option(
     "--raw",
     is_flag=True,
-    help="Train on plain seconds, as the paper did, not on logarithms.",
+    help="Train on seconds, as in the paper.  [default: on logarithms]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
 def train(
     profiles: tuple[Path, ...],
     output: Path,
@@ -48,7 +66,10 @@ def train(
     raw: bool,
     overwrite: bool,
 ) -> None:
-    """Train a model for each thread count and placement on the ops of the profiles."""
+    """Train a model for each thread count and placement on the ops of the profiles.
+
+    The profiles must come from one machine and one version of the framework.
+    """
     from dltune.documents import profile as documents
     from dltune.documents.files import claim
     from dltune.model.regression.file import encode, require_same
@@ -63,15 +84,19 @@ def train(
         )
         file.write_bytes(encode(trained, loaded))
     _show_features(trained)
-    click.echo(f"\nwritten to {output}; next: dltune model evaluate {output} PROFILE...")
+    click.echo(f"\nmodel written to {output}; next: dltune model evaluate {output} PROFILE...")
 
 
-@command.command()
+@command.command(epilog="\b\nExample:\n  dltune model evaluate op-times.skops c.json")
 @click.argument("model", type=click.Path(path_type=Path), metavar="FILE")
 @_PROFILES
-@click.option("--json", "as_json", is_flag=True, help="The scores as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
-    """Test a model on the ops of other profiles: the paper's accuracy and R2, case by case."""
+    """Test a model on the ops of other profiles.
+
+    Prints the accuracy (1 minus the mean relative error) and R2 for each thread count and
+    placement.
+    """
     from dltune.cli import tables
     from dltune.documents import profile as documents
     from dltune.model.regression.file import load, require_fits
@@ -90,7 +115,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
         ]
         print_json({"regressor": header.regressor, "cases": rows})
         return
-    heads = columns(">threads", "placement", ">accuracy", ">R2", ">ops", "")
+    heads = columns(">threads", "placement", ">accuracy", ">R2", ">ops", "role")
     scores = [
         (
             str(threads),
@@ -98,7 +123,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
             f"{score.accuracy:.1%}",
             f"{score.r2:.3f}",
             str(score.ops),
-            "a sample" if (threads, placement) in header.samples else "",
+            "input" if (threads, placement) in header.samples else "",
         )
         for (threads, placement), score in found.items()
     ]
@@ -113,8 +138,12 @@ def _show_features(trained: Trained) -> None:
     for (threads, placement), model in trained.models.items():
         chosen = ", ".join(names[column] for column in model.columns)
         error = trained.errors[threads, placement]
-        click.echo(f"{threads} {placement}: from {chosen}; off by {error:.1%} (median, left-out)")
+        click.echo(
+            f"{threads} {placement}: {error:.1%} median error on held-out ops; features: {chosen}"
+        )
     if trained.layout.events:
-        click.echo(f"events are divided by {trained.layout.per}")
+        click.echo(f"event counts are divided by {trained.layout.per}")
     else:
-        click.echo("no events were counted for all ops: features are times and work alone")
+        click.echo(
+            "no event was counted for every op: the features are only times and amounts of work"
+        )

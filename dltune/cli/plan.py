@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,18 @@ class _Planners(click.Group):
             formatter.write_dl([(name, _summary(name)) for name in registry.names()])
 
 
-@click.group(cls=_Planners)
+@click.group(
+    cls=_Planners,
+    epilog="\b\nExample:\n  dltune plan profile.json",
+    options_metavar="",
+    subcommand_metavar="[PLANNER] [OPTIONS] ARGS...",
+)
 def command() -> None:
-    """Decide from what was measured. Without a planner's name: threads."""
+    """Make a plan from a profile or a report.
+
+    A plan is a JSON file that `dltune run` applies to the unmodified job. Each planner adds one
+    section to it. `dltune plan PROFILE` is short for `dltune plan threads PROFILE`.
+    """
 
 
 def _summary(name: str) -> str:
@@ -55,24 +65,38 @@ def _command(planner: Planner[Any]) -> click.Command:
     if own is None:
 
         def refuse() -> None:
-            raise UsageError(f"dltune plan does not decide {planner.name}: {planner.summary}")
+            raise UsageError(
+                f"dltune plan cannot make the section {planner.name!r}: {planner.summary}",
+                remedy=f"use this command: {planner.example}" if planner.example else None,
+            )
 
-        return click.Command(planner.name, callback=refuse, help=planner.summary)
+        return click.Command(
+            planner.name, callback=refuse, help=planner.summary, epilog=_epilog(planner.example)
+        )
     arguments = [one for one in own if isinstance(one, click.Argument)]
     options = [one for one in own if not isinstance(one, click.Argument)]
     path = click.Path(path_type=Path)
     beside = (arguments[0].name or "").upper() if arguments else ""
-    default = f"[plan.json{f' beside {beside}' if beside else ''}]"
+    default = f"plan.json{f' in the folder of {beside}' if beside else ''}"
     common: list[click.Parameter] = [
-        click.Option(["-o", "--output"], type=path, help=default),
-        click.Option(["--into"], type=path, help="Put the section into this plan."),
+        click.Option(
+            ["-o", "--output"],
+            type=path,
+            metavar="FILE",
+            help=f"Write the plan to FILE.  [default: {default}]",
+        ),
+        click.Option(
+            ["--into"], type=path, metavar="PLAN", help="Add the section to this existing plan."
+        ),
     ]
     if planner.formats:
         offered = click.Choice(planner.formats)
-        common.append(click.Option(["--emit"], type=offered, help="Print it for other programs."))
+        common.append(
+            click.Option(["--emit"], type=offered, help="Print the decision in this format.")
+        )
     common += [
         click.Option(["--json", "as_json"], is_flag=True, help="Print the decision as JSON."),
-        click.Option(["--overwrite"], is_flag=True, help="Replace the output if it exists."),
+        click.Option(["--overwrite"], is_flag=True, help="Replace the plan if it exists."),
     ]
 
     def callback(
@@ -90,17 +114,22 @@ def _command(planner: Planner[Any]) -> click.Command:
         sources = [one for one in named if isinstance(one, Path)]
         if output and into:
             raise UsageError(
-                "-o and --into both name where the plan goes", remedy="give one of them"
+                "-o and --into cannot be combined: both name the file of the plan",
+                remedy="leave out one of them",
             )
         if as_json and emit:
-            raise UsageError("--json and --emit both print to stdout", remedy="give one of them")
+            raise UsageError(
+                "--json and --emit cannot be combined: both print to standard output",
+                remedy="leave out one of them",
+            )
         target = into or output or (sources[0].parent if sources else Path()) / "plan.json"
         for source in sources:
             files.schema(source)  # it can be read: what else is wrong with it is told later
         for source in filter(Path.is_file, (v for v in parameters.values() if isinstance(v, Path))):
             if target.resolve() == source.resolve():
                 raise UsageError(
-                    f"{target} is what the plan is made from", remedy="choose another output"
+                    f"{target} is an input of the plan, so it cannot be the output",
+                    remedy="name another file with -o",
                 )
         _plan(planner, target, into, emit, as_json, overwrite, parameters)
 
@@ -109,8 +138,18 @@ def _command(planner: Planner[Any]) -> click.Command:
         params=[*arguments, *common[:2], *options, *common[2:]],
         callback=callback,
         help=f"{planner.summary}\n\n{_text(planner)}",
+        epilog=_epilog(planner.example or _usage(planner, arguments)),
         short_help=planner.summary,
     )
+
+
+def _usage(planner: Planner[Any], arguments: Sequence[click.Argument]) -> str:
+    files = (f"{one.name}.json" for one in arguments if one.required)
+    return " ".join(("dltune plan", planner.name, *files))
+
+
+def _epilog(example: str) -> str | None:
+    return f"\b\nExample:\n  {example}" if example else None
 
 
 def _text(planner: Planner[Any]) -> str:
@@ -137,13 +176,13 @@ def _plan(
         profile = decision.profile
         plan = plans.put(existing, planner.name, decision.section, decision.machine, profile)
         if profile and profile.partial:
-            remarks.append(f"this profile is partial: {profile.partial}")
+            remarks.append(f"warning: the profile is incomplete: {profile.partial}")
         if existing and profile:
             unlike = plans.unlike(existing, profile, planner.name)
             if unlike:
                 remarks.append(
-                    f"a job under that plan runs {unlike}, unlike the job of this profile: its "
-                    "times may be others"
+                    f"warning: the plan runs the job {unlike}, unlike the profiled job; op times "
+                    "can differ"
                 )
         emitted = decision.formats[emit]() if emit else ""
         file.write(plan)
@@ -157,7 +196,9 @@ def _plan(
         _show(decision)
     for line in decision.explanation:
         click.echo(line, err=bool(emit or as_json))
-    click.echo(f"written to {target}" + (f": {decision.choice}" * bool(decision.choice)), err=True)
+    click.echo(
+        f"plan written to {target}" + (f": {decision.choice}" * bool(decision.choice)), err=True
+    )
 
 
 def _json(decision: Decision[Any], target: Path) -> str:

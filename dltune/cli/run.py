@@ -17,18 +17,29 @@ if TYPE_CHECKING:
     from dltune.planners.enforcement import Outcome
 
 
-@click.command("run")
+@click.command("run", epilog="\b\nExample:\n  dltune run --plan plan.json -- python train.py")
 @click.option(
     "--plan",
     "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="The plan to enforce, made by dltune plan.",
+    metavar="PLAN",
+    help="Enforce this plan of dltune plan or dltune tune.",
 )
-@click.option("--partial", is_flag=True, help="Run what still applies of a plan that does not fit.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be enforced; start nothing.")
-@click.option("--json", "as_json", type=click.Path(path_type=Path), help="Write the outcome here.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing outcome file.")
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Enforce only what still applies if PLAN is for another machine or other graphs.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be enforced, and start nothing.")
+@click.option(
+    "--json",
+    "as_json",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the outcome to FILE as JSON.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the outcome file if it exists.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
     path: Path,
@@ -38,12 +49,14 @@ def command(
     overwrite: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Run an unmodified job with a plan enforced: threads and cores of each op, and its co-runs;
-    cores, bins and sleeps of Horovod's background thread; the settings that dltune tune chose.
+    """Run an unmodified job under a plan.
 
-    The job's own output and exit code are passed on; a summary goes to stderr at the end. Under
-    another thread count an op adds its floats in another order, as it does under TensorFlow's own
-    thread setting: results agree to rounding, and bit for bit under `dltune plan --bitwise`.
+    dltune applies each section of the plan, such as threads of ops, memory or settings, without a
+    change to the script. It passes on the output and the exit code of the job, and prints a summary
+    on standard error at the end.
+
+    On another thread count an op adds its numbers in another order, so results agree only to
+    rounding. Make the plan with `dltune plan --bitwise` to keep them bit for bit.
     """
     from dltune.cli import interrupts
     from dltune.cli.results import claimed, require_apart
@@ -66,7 +79,7 @@ def command(
     if not job:
         raise UsageError(
             "no command to run",
-            remedy="give it after --: dltune run --plan PLAN -- python train.py",
+            remedy="put the command after --: dltune run --plan PLAN -- python train.py",
         )
     with contextlib.ExitStack() as stack:
         # until there is a job to pass signals on to, and while what is left of it is ended

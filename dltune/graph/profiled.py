@@ -49,7 +49,11 @@ def acyclic(step: Step) -> StepGraph:
     made = graph(step)
     if waiting := cyclic(made):
         names = ", ".join(made.names[node] for node in waiting[:3])
-        raise UsageError(f"in step {step.name}, {len(waiting)} ops wait for each other: {names}, …")
+        raise UsageError(
+            f"the graph of step {step.name} has a cycle: {len(waiting)} ops wait for each other: "
+            f"{names}, …",
+            remedy="profile the job again",
+        )
     return made
 
 

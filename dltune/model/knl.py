@@ -1,4 +1,4 @@
-"""Op times on the paper's machine, computed from times on another machine (docs/research/knl.md)."""
+"""Op times on the paper's machine, from those on another machine (docs/research/knl.md)."""
 
 from __future__ import annotations
 

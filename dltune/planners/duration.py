@@ -22,9 +22,7 @@ class Duration(click.ParamType[float]):
             return value
         found = _WRITTEN.fullmatch(str(value).strip())
         if not found or not float(found[1]):
-            self.fail(
-                f"{value!r} is not a length of time above 0, such as 90s, 10m or 1h", param, ctx
-            )
+            self.fail(f"{value!r} is not a duration above 0 such as 90s, 10m or 1h", param, ctx)
         return float(found[1]) * _SECONDS[found[2]]
 
 

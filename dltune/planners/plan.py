@@ -36,7 +36,7 @@ def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
             if left is None:
                 where = f"{path}: sections.{visible(name)}"
                 raise UsageError(f"{where}: {error}", remedy=error.remedy) from None
-            left(f"the section {name!r} is left out: {error}")
+            left(f"skipping section {name!r} of the plan: {error}")
             continue
         sections[name] = documents.typed(stored, name, kind, path)
     msgspec.structs.force_setattr(plan, "sections", sections)
@@ -119,14 +119,14 @@ def put(
         return made
     if existing.machine != machine.fingerprint:
         raise UsageError(
-            f"that plan is for {existing.machine_name} with {existing.cores} cores, this section "
-            f"for {machine.name} with {len(machine.cores)}",
-            remedy="write a plan of its own with -o",
+            f"the existing plan is for {existing.machine_name} with {existing.cores} cores, but "
+            f"the new section is for {machine.name} with {len(machine.cores)} cores",
+            remedy="write a separate plan with -o",
         )
     if existing.signatures and made.signatures and set(existing.signatures) != set(made.signatures):
         raise UsageError(
-            "that plan was made for other graphs than those of this profile",
-            remedy="make both from one profile, or write a plan of its own with -o",
+            "the existing plan was made for other graphs than those of this profile",
+            remedy="make both sections from one profile, or write a separate plan with -o",
         )
     if profile is None:
         require_fitting(existing, name, section)
@@ -155,9 +155,9 @@ def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
     """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
     if why := _differences(existing, made.sections, own, graphs=True):
         raise UsageError(
-            f"a job under that plan runs {why}, unlike the job of this profile: their graphs are "
-            "not the same",
-            remedy="profile the job with --plan, and plan again",
+            f"the existing plan runs the job {why}, unlike the profiled job, so their graphs "
+            "differ",
+            remedy="profile the job with dltune profile --plan PLAN, then plan again",
         )
 
 
@@ -182,9 +182,8 @@ def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -
     why = planner(name).difference(existing.sections.get(name), section, graphs=True)
     if why and names_ops(existing):
         raise UsageError(
-            f"that plan speaks of single ops, and a job {why} has other graphs than those of the "
-            "plan",
-            remedy="write a plan of its own with -o, then profile the job with --plan",
+            f"the existing plan has entries for single ops, but a job {why} has other graphs",
+            remedy="write a separate plan with -o, then profile the job with --plan",
         )
 
 
@@ -214,15 +213,16 @@ def require_machine(plan: Plan, machine: Machine) -> None:
         here += f" with a quota of {machine.quota:g} CPUs"
     raise UsageError(
         f"the plan was made for {plan.cores} cores of {plan.machine_name} "
-        f"(fingerprint {plan.machine}); here are {here} ({machine.fingerprint})",
-        remedy="plan for this machine, or pass --partial to run what still applies",
+        f"(fingerprint {plan.machine}), but this machine has {here} "
+        f"(fingerprint {machine.fingerprint})",
+        remedy="make a plan for this machine, or pass --partial to enforce only what still applies",
     )
 
 
 def require_sections(plan: Plan) -> None:
     """Raises UsageError when there is nothing in it to enforce."""
     if not plan.sections:
-        raise UsageError("the plan has no section", remedy="make one: dltune plan PROFILE")
+        raise UsageError("the plan has no section", remedy="make a plan with dltune plan PROFILE")
 
 
 def in_order(plan: Plan) -> list[tuple[str, Any]]:

@@ -49,7 +49,8 @@ class Planner(Generic[S]):
 
     `name`: of its section and of its command. `summary`: a line for `dltune plan --help`.
     `section`: the struct that stands in the plan. `after`: planners whose sections take effect
-    before this one's where a plan has both. `formats`: what `--emit` offers.
+    before this one's where a plan has both. `formats`: what `--emit` offers. `example`: a command
+    line for the help; empty: one is made of the arguments.
     """
 
     name: ClassVar[str]
@@ -57,6 +58,7 @@ class Planner(Generic[S]):
     section: type[S]
     after: ClassVar[tuple[str, ...]] = ()
     formats: ClassVar[tuple[str, ...]] = ()
+    example: ClassVar[str] = ""
 
     def faults(self, section: S, plan: Plan) -> Iterator[str]:
         """All that cannot be done, one sentence each, the field's path first (`name.field: ...`).
@@ -96,15 +98,16 @@ class Planner(Generic[S]):
         """This section in force on one job of `dltune run`. Raises UsageError when it does not fit,
         where `run.partial` does not allow that."""
         raise UsageError(
-            f"the section {self.name!r} cannot be enforced", remedy="make a plan without it"
+            f"the plan's section {self.name!r} cannot be enforced",
+            remedy="make a plan without this section",
         )
 
     def apply(self, section: S, plan: Plan, machine: Machine) -> Callable[[], None]:
         """What `dltune.apply` does in a process that runs already. Raises UsageError when nothing
         of the kind is possible."""
         raise UsageError(
-            f"the plan has a section {self.name!r}, which works from the job's start on",
-            remedy="start the job with dltune run",
+            f"the plan's section {self.name!r} can take effect only when the job starts",
+            remedy="start the job with dltune run --plan PLAN -- CMD",
         )
 
     def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:

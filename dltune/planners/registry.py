@@ -40,14 +40,14 @@ def planner(name: str) -> Planner[Any]:
     entries = _others().get(name, [])
     if len(entries) > 1:
         raise UsageError(
-            f"{len(entries)} packages bring a planner {name!r}: "
+            f"{len(entries)} packages provide a planner {name!r}: "
             + ", ".join(entry.value for entry in entries),
-            remedy="remove all but one",
+            remedy="uninstall all of them except one",
         )
     if not entries:
         raise UsageError(
-            f"there is no planner {name!r} here",
-            remedy=f"install the package that brings it; there are {', '.join(names())}",
+            f"unknown planner {name!r}",
+            remedy=f"install the package that provides it, or use one of {', '.join(names())}",
         )
     where = f"the planner {name!r} ({entries[0].value})"
     try:
@@ -55,13 +55,13 @@ def planner(name: str) -> Planner[Any]:
     except Exception as error:  # whatever another package does when it is imported
         raise UsageError(
             f"{where} cannot be loaded: {type(error).__name__}: {error}",
-            remedy="mend or remove the package that brings it",
+            remedy="repair or uninstall the package that provides it",
         ) from error
     whole = all(hasattr(loaded, part) for part in ("name", "summary", "section"))
     if not isinstance(loaded, Planner) or not whole or loaded.name != name:
         raise UsageError(
-            f"{where} is no Planner with that name, a summary and a section",
-            remedy="tell the authors of the package that brings it",
+            f"{where} is not a Planner with this name, a summary and a section",
+            remedy="report this to the authors of the package that provides it",
         )
     return loaded
 
@@ -79,8 +79,8 @@ def composed(sections: Iterable[str]) -> list[str]:
     except graphlib.CycleError as error:
         circle = ", ".join(error.args[1][1:])
         raise UsageError(
-            f"no order of the planners {circle}: each must come after the other",
-            remedy="tell the authors of the packages that bring them",
+            f"the planners {circle} cannot be ordered: each must come after the other",
+            remedy="report this to the authors of the packages that provide them",
         ) from None
 
 

@@ -25,7 +25,7 @@ from dltune.workload.calibration import Calibration, calibrated
 from dltune.workload.transfer import transferred
 from dltune.workload.workload import Outcome, Workload
 
-STRATEGY_3 = "s1+s2+s3"
+STRATEGY_3 = "per-type+co-run"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
                 title = f"simulated: plan {section.strategy}"
                 found.append(Simulation(title, replayed(made, section)))
     if section is None or not section.corun:
-        found.append(Simulation(f"simulated: strategy 3 ({STRATEGY_3})", _strategy_3(made)))
+        found.append(Simulation(f"simulated: co-running ops ({STRATEGY_3})", _strategy_3(made)))
     return Simulations(found, calibration, remark)
 
 

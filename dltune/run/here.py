@@ -28,7 +28,8 @@ def apply(path: Path) -> None:
     require_machine(plan, machine)
     if _applied or os.environ.get("DLTUNE_SOCKET"):
         raise UsageError(
-            "a plan is enforced in this process already", remedy="apply one plan, once"
+            "this process already runs under a plan",
+            remedy="call dltune.apply only once, and not under dltune run",
         )
     rank = local_rank(os.environ)
     part = share(machine, rank) if rank is not None and rank.size > 1 else machine

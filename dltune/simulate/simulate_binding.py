@@ -142,5 +142,5 @@ def load() -> ctypes.CDLL:
             Timeline,
             Places,
         ),
-        remedy="profiles can be taken without it; planning needs a C++17 compiler",
+        remedy="install a C++17 compiler: dltune plan needs the simulator, dltune profile does not",
     )

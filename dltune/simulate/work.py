@@ -67,7 +67,11 @@ def topology(machine: Machine) -> binding.Cores:
     Raises UsageError when the machine has more cores than the scheduler can name.
     """
     if len(machine.cores) > MAX_CORES:
-        raise UsageError(f"{machine.name} has {len(machine.cores)} cores; at most {MAX_CORES}")
+        raise UsageError(
+            f"{machine.name} has {len(machine.cores)} cores; the simulator supports at most "
+            f"{MAX_CORES}",
+            remedy=f"use --cores {MAX_CORES} or fewer",
+        )
     index = {tile: i for i, tile in enumerate(sorted({core.tile for core in machine.cores}))}
     count = len(machine.cores)
     return binding.Cores(

@@ -15,9 +15,9 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
     """The workload on `machine`.
 
     Cores of the measured machine keep its op times. The paper's machine has its own model
-    (docs/research/knl.md). On any other, a core is taken to be as fast as where the ops were measured, and
-    each op's times follow the law of dltune.model.scaling, fitted to its measured ones; where the
-    measured counts cover the machine they are used as they are.
+    (docs/research/knl.md). On any other, a core is taken to be as fast as where the ops were
+    measured, and each op's times follow the law of dltune.model.scaling, fitted to its measured
+    ones; where the measured counts cover the machine they are used as they are.
     """
     measured = workload.machine
     if machine.name == measured.name and len(machine.cores) <= len(measured.cores):
@@ -37,13 +37,13 @@ def transferred(workload: Workload, machine: Machine) -> Workload:
         extrapolated += 1
         curves.append(fitted(samples).curve(cases).scaled(workload.scale))
     remark = (
-        f"op times were measured on {measured.name}; a core of {machine.name} is taken to be as "
-        "fast"
+        f"note: op times were measured on {measured.name}; the plan assumes that a core of "
+        f"{machine.name} is as fast"
     )
     if extrapolated:
         remark += (
-            f", and {extrapolated} ops were not measured on {count} threads: theirs follow "
-            "serial + parallel/n + spawn*n, fitted to what was measured"
+            f". {extrapolated} ops were not measured on {count} threads: their times are "
+            "extrapolated by serial + parallel/n + spawn*n, fitted to the measured times"
         )
     return dataclasses.replace(
         workload,
@@ -70,9 +70,9 @@ def _to_knl(workload: Workload, machine: Machine) -> Workload:
         if curves[index] is not None and not knl.controlled(op.type)
     }
     remark = (
-        f"op times on {machine.name} are modelled from the paper's tables and this profile's times "
-        f"on one thread; {len(held)} of {len(workload.ops)} ops keep {len(machine.cores)} threads, "
-        "as the paper's runtime could not control them"
+        f"note: op times on {machine.name} are modelled from the paper's tables and this profile's "
+        f"times on one thread. {len(held)} of {len(workload.ops)} ops keep {len(machine.cores)} "
+        "threads, because the paper's runtime could not control them"
     )
     return dataclasses.replace(
         workload,

@@ -259,14 +259,13 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
     """
     if not profile.steps:
         raise UsageError(
-            "this profile has no training step" + _why(profile),
-            remedy="profile the job again, for long enough to see a step repeat",
+            "the profile has no training step" + _why(profile),
+            remedy="profile the job again, long enough for several steps",
         )
     if not any(op.times for op in profile.ops):
         raise UsageError(
-            "this profile has no thread samples: no op was measured at any thread count"
-            + _why(profile),
-            remedy="profile the job again and let the climb begin",
+            "the profile has no op times by thread count" + _why(profile),
+            remedy="profile the job again, and let it run until dltune profile tries thread counts",
         )
     curves = [Curve.measured(op.times) if op.times else None for op in profile.ops]
     varying = None
@@ -362,4 +361,4 @@ def _between(steps: Sequence[Step]) -> float:
 
 
 def _why(profile: Profile) -> str:
-    return f" (it is partial: {profile.partial})" if profile.partial else ""
+    return f" (it is incomplete: {profile.partial})" if profile.partial else ""

@@ -23,13 +23,13 @@ PREDICTIONS = tuple(
         ("default", 4.0),
         ("recommended", 3.0),
         ("uniform 4x2", 2.0),
-        ("s1+s2+s3", 1.0),
+        ("per-type+co-run", 1.0),
     )
 )
 OP = OpPlan("Conv2D", 4, "spread", 0.5, 1.0, None, (Candidate(4, "spread", 0.5),))
 
 
-def plan(*ops: OpPlan, strategy: str = "s1+s2+s3", corun: bool = True) -> Plan:
+def plan(*ops: OpPlan, strategy: str = "per-type+co-run", corun: bool = True) -> Plan:
     section = Threads(strategy, Uniform(4, 2), corun, False, 1e-5, ops, PREDICTIONS)
     return Plan(
         SCHEMA,
@@ -136,7 +136,7 @@ def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
     both = with_sections(plan(OP), transfers=section)
     assert usual(both) == usual(plan(OP))
     assert all(one.orders.events for one in settings(usual(both), both, MACHINE))
-    assert list(chosen(both)) == ["s1+s2+s3", "transfers tac"]
+    assert list(chosen(both)) == ["per-type+co-run", "transfers tac"]
 
 
 @pytest.mark.parametrize(

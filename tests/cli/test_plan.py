@@ -43,11 +43,11 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     done = dltune(write(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "predicted time of a round of the steps, by strategy"
+    assert lines[0] == "predicted time per round (one run of each training step), by strategy"
     assert [line.split()[0] for line in lines[2:5]] == ["default", "recommended", "uniform"]
-    assert sum(line.endswith("planned") for line in lines) == 1
-    assert "tied to the job's own run" in done.stderr
-    assert "strategy 4 does not apply" in done.stderr
+    assert sum(line.endswith("chosen") for line in lines) == 1
+    assert "calibrated to the job's run" in done.stderr
+    assert "the smt strategy does not apply" in done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
     assert plan.cores == 2
     assert plan.signatures == ("signature-train",)
@@ -70,10 +70,10 @@ def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
 def test_into_a_plan_that_exists(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert dltune(path).returncode == 0
-    done = dltune(path, "--into", tmp_path / "plan.json", "--strategy", "s1+s2+s3")
+    done = dltune(path, "--into", tmp_path / "plan.json", "--strategy", "per-type+co-run")
     assert done.returncode == 0, done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
-    assert plan.sections["threads"].strategy == "s1+s2+s3"
+    assert plan.sections["threads"].strategy == "per-type+co-run"
     assert plan.sections["threads"].ops
 
 
@@ -84,13 +84,15 @@ def test_json_is_all_of_stdout(tmp_path: Path) -> None:
     assert table["output"] == str(tmp_path / "plan.json")
 
 
-@pytest.mark.parametrize("strategy", ["s1", "s1+s2", "s1+s3", "s1+s2+s3", "uniform"])
+@pytest.mark.parametrize(
+    "strategy", ["per-op", "per-type", "per-op+co-run", "per-type+co-run", "uniform"]
+)
 def test_a_strategy_can_be_asked_for(tmp_path: Path, strategy: str) -> None:
     done = dltune(write(tmp_path), "--strategy", strategy)
     assert done.returncode == 0, done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
     assert plan.sections["threads"].strategy.startswith(strategy)
-    assert plan.sections["threads"].corun == ("s3" in strategy)
+    assert plan.sections["threads"].corun == ("co-run" in strategy)
 
 
 def test_settings_for_plain_jobs(tmp_path: Path) -> None:
@@ -110,18 +112,20 @@ def test_settings_for_plain_jobs(tmp_path: Path) -> None:
 
 def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:
     path = write(tmp_path)
-    told = dltune(path, "--explain", "Conv2D", "--strategy", "s1+s2+s3", "--overwrite").stdout
-    for part in ("strategy 1:", "strategy 2:", "plan (s1+s2+s3):", "strategy 3 may also choose"):
+    told = dltune(
+        path, "--explain", "Conv2D", "--strategy", "per-type+co-run", "--overwrite"
+    ).stdout
+    for part in ("per-op:", "per-type:", "plan (per-type+co-run):", "co-run chooses at run time"):
         assert part in told
-    assert "left to the framework's own pool" in (
-        dltune(path, "--explain", "mul(", "--strategy", "s1+s2", "--overwrite").stdout
+    assert "the framework's thread pool runs this op" in (
+        dltune(path, "--explain", "mul(", "--strategy", "per-type", "--overwrite").stdout
     )
-    assert "not controlled" in dltune(path, "--explain", "IteratorGetNext", "--overwrite").stdout
+    assert "not planned" in dltune(path, "--explain", "IteratorGetNext", "--overwrite").stdout
     elsewhere = dltune(path, "--machine", "knl-7250", "--explain", "Apply", "--overwrite").stdout
-    assert "threads: they cannot be changed there" in elsewhere
+    assert "threads: no other count is allowed" in elsewhere
     refused(
         dltune(path, "--explain", "Conv9D", "-o", tmp_path / "other.json"),
-        "no op's key or type contains 'Conv9D'",
+        "--explain Conv9D: no op has this key or type",
     )
     assert not (tmp_path / "other.json").exists()
 
@@ -151,14 +155,14 @@ def test_a_machine_that_is_not_at_hand(tmp_path: Path) -> None:
     machine.write_bytes(msgspec.json.encode(synthetic.machine(8, name="eight")))
     done = dltune(tmp_path / "profile.json", "--machine", machine, "--overwrite")
     assert done.returncode == 0, done.stderr
-    assert "a core of eight is taken to be as fast" in done.stderr
+    assert "assumes that a core of eight is as fast" in done.stderr
 
 
 def test_a_partial_profile_is_planned_with_a_sentence(tmp_path: Path) -> None:
     profile = synthetic.network(synthetic.machine(2), layers=2, partial="the job was killed")
     done = dltune(write(tmp_path, profile))
     assert done.returncode == 0
-    assert "this profile is partial: the job was killed" in done.stderr
+    assert "the profile is incomplete: the job was killed" in done.stderr
 
 
 def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
@@ -166,17 +170,17 @@ def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     refused(dltune(tmp_path / "missing.json"), "cannot read", "No such file")
     refused(dltune(path, "--cores", "0"), "--cores 0", "offers 2 cores")
     refused(dltune(path, "--cores", "3"), "--cores 3", "offers 2 cores")
-    refused(dltune(path, "--cores", "0-5"), "core 2-5 is not there")
+    refused(dltune(path, "--cores", "0-5"), "core 2-5 does not exist", "cores from 0 to 1")
     refused(dltune(path, "--cores", "x"), "neither a count nor a list")
     refused(dltune(path, "--machine", "knl-725"), "did you mean knl-7250")
     refused(dltune(path, "--strategy", "s9"), "s9")
-    refused(dltune(path, "--strategy", "s1+s2+s3+s4"), "strategy 4 does not apply")
-    refused(dltune(path, "--bitwise", "--strategy", "s1+s2"), "--bitwise forbids")
-    refused(dltune(path, "-o", path), "is what the plan is made from")
+    refused(dltune(path, "--strategy", "per-type+co-run+smt"), "the smt strategy does not apply")
+    refused(dltune(path, "--bitwise", "--strategy", "per-type"), "--bitwise forbids")
+    refused(dltune(path, "-o", path), "is an input of the plan")
     refused(dltune(path, "-o", tmp_path / "no" / "plan.json"), "cannot write")
     refused(dltune(path, "-o", "a", "--into", "b"), "-o and --into")
     refused(dltune(path, "--emit", "env", "--json"), "--json and --emit")
-    refused(dltune(path, "--into", path), "is what the plan is made from")
+    refused(dltune(path, "--into", path), "is an input of the plan")
     other = write(tmp_path.parent / f"{tmp_path.name}-other")
     refused(dltune(path, "--into", other), "is a 'dltune.profile/2' document")
     refused(dltune(), "Usage")
@@ -187,7 +191,9 @@ def test_a_profile_without_thread_samples_is_refused(tmp_path: Path) -> None:
     there = synthetic.machine(2)
     ops = [synthetic.op("Conv2D", None, there)]
     profile = synthetic.profile(there, ops, {"train": [synthetic.node("a_0", 0)]})
-    refused(dltune(write(tmp_path, profile)), "no thread samples", "profile the job again")
+    refused(
+        dltune(write(tmp_path, profile)), "no op times by thread count", "profile the job again"
+    )
     assert not (tmp_path / "plan.json").exists()
 
 

@@ -313,8 +313,8 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
         dltune(profile, report, "--methods", "global-sleep,rest"),
         "global-sleep cannot be combined with rest",
     )
-    refused(dltune(profile, report, "-o", profile), "what the plan is made from")
-    refused(dltune(profile, report, "-o", "a", "--into", "b"), "both name where")
+    refused(dltune(profile, report, "-o", profile), "is an input of the plan")
+    refused(dltune(profile, report, "-o", "a", "--into", "b"), "both name the file")
     refused(
         dltune(profile, report, "--methods", "ordered-bins", "--emit", "rankfile"),
         "this plan assigns none",

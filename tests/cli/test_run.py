@@ -60,10 +60,10 @@ def dry_run(folder: Path, *, corun: bool) -> dict[str, str]:
 @pytest.mark.parametrize("corun", [False, True])
 def test_a_dry_run_says_what_happens_to_each_op(tmp_path: Path, corun: bool) -> None:
     told = dry_run(tmp_path, corun=corun)
-    assert told["Large"] == ("1 when admitted" if corun else "1 0")
-    assert told["Small"] == "- left alone, below 1e-05 s"
+    assert told["Large"] == ("1 chosen at run time" if corun else "1 0")
+    assert told["Small"] == "- not changed: shorter than 1e-05 s"
     assert told["Named"] == "1 0"
-    assert told["Elsewhere"] == "- left alone, its cores are not here"
+    assert told["Elsewhere"] == "- not changed: cores missing"
 
 
 def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:

@@ -12,7 +12,13 @@ from dltune.planners.plan import check, load, with_sections
 
 OP = OpPlan("Conv2D(f32[8])", 2, "spread", 1.0, 2.0, (0, 1), (Candidate(2, "spread", 1.0),))
 SECTION = Threads(
-    "s1+s2+s3", Uniform(2, 4), True, False, 3e-5, (OP,), (Prediction("s1+s2+s3", 1.0, 1.0, 1.0),)
+    "per-type+co-run",
+    Uniform(2, 4),
+    True,
+    False,
+    3e-5,
+    (OP,),
+    (Prediction("per-type+co-run", 1.0, 1.0, 1.0),),
 )
 PLAN = Plan(
     SCHEMA, "2026-01-01", "0", "00", "11", "machine", 2, None, ("signature",), {"threads": SECTION}
@@ -42,7 +48,7 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     [
         (msgspec.structs.replace(PLAN, cores=0, sections={}), "cores must be at least 1, got 0"),
         (with_section(uniform=Uniform(0, 1)), "threads.uniform.intra must be at least 1, got 0"),
-        (with_section(corun=False, hyperthreads=True), "strategy 4 needs strategy 3"),
+        (with_section(corun=False, hyperthreads=True), "smt needs co-run"),
         (with_section(small=-1.0), "threads.small must be finite and not negative, got -1.0"),
         (
             with_section(ops=(OP, OP)),
@@ -53,7 +59,7 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
             "threads.strategy must be one of the settings in predictions, got 'best'",
         ),
         (
-            with_section(predictions=(Prediction("s1+s2+s3", -1.0, 1.0, 1.0),)),
+            with_section(predictions=(Prediction("per-type+co-run", -1.0, 1.0, 1.0),)),
             "threads.predictions[0].seconds must be finite and not negative, got -1.0",
         ),
         (with_op(threads=0), f"{AT}.threads must be at least 1, got 0"),

@@ -46,7 +46,7 @@ def step_of(profile: Profile) -> tuple[tuple[str, ...], set[str]]:
 def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozenset()) -> Path:
     """A co-running plan of one thread for each key; a uniform plan without keys."""
     machine = topology.local()
-    names = ("default", "recommended", "uniform 2x2", "s1+s2+s3")
+    names = ("default", "recommended", "uniform 2x2", "per-type+co-run")
     made = Plan(
         schema=SCHEMA,
         created="2026",
@@ -59,7 +59,7 @@ def write_plan(path: Path, signatures: tuple[str, ...], keys: set[str] = frozens
         signatures=signatures,
         sections={
             "threads": Threads(
-                strategy="s1+s2+s3" if keys else "uniform 2x2",
+                strategy="per-type+co-run" if keys else "uniform 2x2",
                 uniform=Uniform(2, 2),
                 corun=bool(keys),
                 hyperthreads=False,
@@ -95,7 +95,7 @@ def test_settings_take_turns(tape_plan: Path, tmp_path: Path) -> None:
     assert "trained" not in done.stdout
     made = benches.load(output)
     assert made.partial is None
-    assert made.strategy == "s1+s2+s3"
+    assert made.strategy == "per-type+co-run"
     by_name = {setting.name: setting for setting in made.settings}
     assert list(by_name) == ["recommended", "plan", "3x1", "1core"]
     assert (by_name["3x1"].intra, by_name["3x1"].inter) == (3, 1)

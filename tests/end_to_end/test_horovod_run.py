@@ -205,7 +205,7 @@ def test_what_was_enforced_is_told_for_each_rank(planned: Planned) -> None:
         assert f"rank {rank}: HOROVOD_CYCLE_TIME=2" in planned.said
         assert f"rank {rank}: intra-op 1, inter-op 1" in planned.said
         assert re.search(rf"rank {rank}: \d+ threads of tf\.data on CPU", planned.said)
-        said = f"rank {rank}: the plan is enforced from here on, in the step's graph with its bins"
+        said = f"rank {rank}: the plan is in force from now on, in the step's graph with its bins"
         assert said in planned.said
         assert re.search(rf"rank {rank}: \d+ steps, median", planned.said)
     assert [rank["rank"] for rank in planned.outcome["sections"]["allreduce"]] == [0, 1]

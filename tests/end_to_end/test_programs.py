@@ -46,7 +46,7 @@ def test_a_program_of_others(name: str, tmp_path: Path) -> None:
     assert counts >= {1, len(topology.local().cores)}
     plan, outcome, told = tmp_path / "plan.json", tmp_path / "outcome.json", tmp_path / "stderr"
     dltune = [sys.executable, "-m", "dltune"]
-    made = [*dltune, "plan", done.output, "--strategy", "s1+s2", "-o", plan]
+    made = [*dltune, "plan", done.output, "--strategy", "per-type", "-o", plan]
     subprocess.run(list(map(str, made)), check=True, capture_output=True, timeout=120)
     run = [*dltune, "run", "--json", outcome, "--plan", plan, "--", *started]
     with (

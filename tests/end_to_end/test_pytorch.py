@@ -268,7 +268,7 @@ def enforced(folder: Path, plan: Path, *more: object) -> dict[str, object]:
     return json.loads(outcome.read_text())  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("strategy", ["s1+s2", "bitwise"])
+@pytest.mark.parametrize("strategy", ["per-type", "bitwise"])
 def test_a_job_under_its_plan(
     profiled: Done, plain: list[str], tmp_path: Path, strategy: str
 ) -> None:
@@ -277,7 +277,7 @@ def test_a_job_under_its_plan(
     made = dltune("plan", profiled.output, *how, "-o", plan)
     assert made.returncode == 0, made.stderr
     uniform = plans.load(plan).sections["threads"].uniform.intra
-    other = ["--sets", 1 if uniform > 1 else 2] if strategy == "s1+s2" else []
+    other = ["--sets", 1 if uniform > 1 else 2] if strategy == "per-type" else []
     outcome = enforced(tmp_path, plan, *other)
     computed = (tmp_path / "losses").read_text().splitlines()
     assert len(computed) == len(plain) == STEPS
@@ -302,7 +302,7 @@ def test_a_job_in_less_memory(profiled: Done, plain: list[str], tmp_path: Path) 
     plan = tmp_path / "plan.json"
     planned = dltune("plan", "memory", profiled.output, "--smallest", "-o", plan)
     assert planned.returncode == 0, planned.stderr
-    assert "predicted memory of the framework's allocator" in planned.stdout
+    assert "predicted peak of the framework's allocator" in planned.stdout
     shown = dltune("show", plan)
     assert "what is computed again" in shown.stdout
     # an epoch has 16 steps, and its loader draws a seed before the first
@@ -364,7 +364,7 @@ def test_what_is_compiled_is_known_by_its_kernels(tmp_path: Path) -> None:
     assert {node.name.partition("/")[0] for node in step.nodes if node.type == "aten::mm"}
     assert any("its kernels (cpp_fused) are measured, and given none" in n for n in found.notes)
     plan = tmp_path / "plan.json"
-    made = dltune("plan", done.output, "--strategy", "s1+s2", "-o", plan)
+    made = dltune("plan", done.output, "--strategy", "per-type", "-o", plan)
     assert made.returncode == 0, made.stderr
     assert not kernels.keys() & {op.key for op in plans.load(plan).sections["threads"].ops}
 
@@ -443,7 +443,7 @@ def test_a_job_that_does_not_train(tmp_path: Path) -> None:
 
 def test_a_plan_for_another_framework(profiled: Done, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    assert dltune("plan", profiled.output, "-o", plan, "--strategy", "s1+s2").returncode == 0
+    assert dltune("plan", profiled.output, "-o", plan, "--strategy", "per-type").returncode == 0
     job = [sys.executable, JOBS / "gradient_tape.py"]
     done = dltune("run", "--plan", plan, "--", *job)
     assert done.returncode == 2

@@ -88,12 +88,12 @@ def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
     assert planned.sections["settings"] == measured.under
     done = dltune("plan", profile, "--into", plan)  # and into the plan that it came from
     assert done.returncode == 0, done.stderr
-    assert "unlike the job" not in done.stderr
+    assert "unlike the profiled job" not in done.stderr
     assert plans.load(plan).sections["settings"] == measured.under
 
     done = dltune("run", "--plan", both, "--", *JOB, "--steps", 40)
     assert done.returncode == 0, done.stderr
-    assert "the plan is enforced from here on" in done.stderr
+    assert "the plan is in force from now on" in done.stderr
     assert "as far as it applies" not in done.stderr
     assert "batch_norm=fused" in done.stderr
     done = dltune("run", "--plan", both, "--dry-run")
@@ -136,7 +136,7 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
     plan.write_bytes(msgspec.json.encode(made))
     done = dltune("run", "--plan", plan, "--", *JOB, "--steps", 40)
     assert done.returncode == 0, done.stderr
-    assert "enforced from here on, in the step's graph under its settings" in done.stderr
+    assert "in force from now on, in the step's graph under its settings" in done.stderr
     bench = tmp_path / "bench.json"
     done = dltune(
         *("bench", "--plan", plan, "--against", "own,plan", "--no-one-core", "--rounds", 2),

@@ -27,7 +27,7 @@ FUSED, CACHED = Choice("batch_norm", "fused"), Choice("onednn_primitives", "kept
 def written(folder: Path) -> dict[str, Path]:
     """By kind; those of one kind are told apart by what follows a colon."""
     profile = exhibits.profile()
-    plan = exhibits.plan(profile, "s1+s2+s3")
+    plan = exhibits.plan(profile, "per-type+co-run")
     result = results.gated("fail")
     made = {
         "dltune.profile": profile,

@@ -255,10 +255,12 @@ def test_numbers_of_other_reports(tmp_path: Path) -> None:
 
 
 def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
-    predictions = tuple(Prediction(n, s, 1.0, 1.0) for n, s in (("default", 2.0), ("s1+s2", 1.5)))
+    predictions = tuple(
+        Prediction(n, s, 1.0, 1.0) for n, s in (("default", 2.0), ("per-type", 1.5))
+    )
     plan = Plan(
         *(PLAN, "2026", "0", "00", decided.HERE.fingerprint, "x", 2, None, ("a",)),
-        {"threads": Threads("s1+s2", Uniform(1, 1), False, False, 0.0, (), predictions)},
+        {"threads": Threads("per-type", Uniform(1, 1), False, False, 0.0, (), predictions)},
     )
     written(tmp_path / "plan.json", plan)
     limit = Limit("plan_step_time", at_most=1.0, document="plan.json")

@@ -62,7 +62,7 @@ def plan(dltune: Run, tmp_path: Path) -> Path:
     done = dltune("plan", "waiting", "--policy", "passive", "--into", path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "how OpenMP's threads wait\npolicy\npassive\n"
-    assert done.stderr == f"written to {path}: passive\n"
+    assert done.stderr == f"plan written to {path}: passive\n"
     return path
 
 
@@ -72,7 +72,7 @@ def test_it_stands_among_the_planners_and_a_broken_one_is_told(dltune: Run) -> N
     told = " ".join(done.stdout.split())
     assert "waiting How OpenMP's threads wait." in told
     assert "stale the planner 'stale' (dltune_waiting_of_old:PLANNER) cannot be loaded" in told
-    assert "threads Threads, placement and co-runs of each op." in told
+    assert "threads Choose threads and cores for each op," in told
     assert dltune("--help").returncode == 0
     own = dltune("plan", "waiting", "--help").stdout
     for part in ("sleep leave their cores", "--policy", "--into", "--emit", "--json"):
@@ -97,7 +97,7 @@ def test_its_section_is_written_merged_and_printed(dltune: Run, plan: Path) -> N
     elsewhere.write_bytes(msgspec.json.encode(moved))
     done = dltune("plan", "waiting", "--into", elsewhere)
     assert done.returncode == 2
-    assert "with 64 cores, this section for" in done.stderr
+    assert "with 64 cores, but the new section is for" in done.stderr
 
 
 def test_it_is_enforced(dltune: Run, tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_without_the_package_the_section_is_named_and_refused_or_left_out(plan: 
 
     done = run("--dry-run")
     assert done.returncode == 2
-    assert "sections.waiting: there is no planner 'waiting' here" in done.stderr
+    assert "sections.waiting: unknown planner 'waiting'" in done.stderr
     assert "install the package" in done.stderr
     partial = run("--partial", "--dry-run")
     assert partial.returncode == 0, partial.stderr
-    assert "the section 'waiting' is left out" in partial.stderr
+    assert "skipping section 'waiting'" in partial.stderr
     assert partial.stdout.startswith("uniform")

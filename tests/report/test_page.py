@@ -43,7 +43,7 @@ def context(*documents: Profile | Plan | Bench) -> Context:
     )
 
 
-def everything(strategy: str = "s1+s2+s3") -> tuple[Profile, Plan, Bench]:
+def everything(strategy: str = "per-type+co-run") -> tuple[Profile, Plan, Bench]:
     profile = exhibits.profile()
     plan = exhibits.plan(profile, strategy)
     times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
@@ -122,7 +122,7 @@ def test_three_sentences_of_what_was_found(whole: bytes) -> None:
     told = [e.text for e in found.of("p") if e.path[-1] == "section"][:3]
     assert all(sentence in section.text and sentence.endswith(".") for sentence in told)
     assert "faster than recommended: 0.8" in told[0]
-    assert "s1+s2+s3" in told[1]
+    assert "per-type+co-run" in told[1]
     assert "A step takes 42.0 ms" in told[2]
 
 
@@ -146,7 +146,7 @@ def test_the_timelines_data_are_the_profiles(whole: bytes) -> None:
     assert [line["title"] for line in found["timelines"]] == [
         "measured",
         "simulated: own settings 2x2",
-        "simulated: plan s1+s2+s3",
+        "simulated: plan per-type+co-run",
     ]
     got = []
     for row in found["timelines"][0]["rows"]:
@@ -236,9 +236,9 @@ def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
     nothing = msgspec.structs.replace(exhibits.settings(), chosen=())
     put_in = put(plan, "settings", nothing, profile.machine)
     assert before in page(context(profile, put_in, bench)).decode()
-    assert any("s1+s2+s3" in row.text and "41.0" in row.text for row in rows), "it was measured"
+    assert any("per-type+co-run" in row.text and "41.0" in row.text for row in rows), "it was measured"
     assert before not in page(context(profile, plan, bench)).decode()
-    other = everything("s1+s2")[1]
+    other = everything("per-type")[1]
     text = page(context(profile, with_sections(other, settings=None), bench)).decode()
     assert "another plan" in text
 

@@ -19,7 +19,7 @@ from dltune.report.perfetto import trace
 from dltune.report.section import Context, Loaded
 
 
-def context(profile: Profile, strategy: str | None = "s1+s2+s3") -> Context:
+def context(profile: Profile, strategy: str | None = "per-type+co-run") -> Context:
     loaded = [Loaded(Path("profile.json"), "dltune.profile", profile, "d0")]
     if strategy:
         plan = exhibits.plan(profile, strategy)
@@ -66,7 +66,7 @@ def test_slices_add_up_to_the_profiles_totals(found: list[dict[str, Any]]) -> No
     assert sum(nanoseconds(event["dur"]) for event in measured) == total
     names = {e["args"]["name"] for e in found if e["ph"] == "M" and e["name"] == "process_name"}
     assert any("measured" in name for name in names)
-    assert any("plan s1+s2+s3" in name for name in names)
+    assert any("plan per-type+co-run" in name for name in names)
 
 
 def test_an_op_is_one_slice_of_category_op(found: list[dict[str, Any]]) -> None:

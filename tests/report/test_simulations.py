@@ -16,7 +16,7 @@ from dltune.workload.calibration import calibrated
 from dltune.workload.transfer import transferred
 
 
-@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3", "uniform"])
+@pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run", "uniform"])
 def test_the_plans_timeline_takes_what_the_plan_predicts(strategy: str) -> None:
     profile = exhibits.profile(cores=4)
     plan = exhibits.plan(profile, strategy)
@@ -40,7 +40,7 @@ def test_the_plans_timeline_takes_what_the_plan_predicts(strategy: str) -> None:
 
 def test_an_edit_by_hand_is_simulated() -> None:
     profile = exhibits.profile()
-    plan = exhibits.plan(profile, "s1+s2")
+    plan = exhibits.plan(profile, "per-type")
     slower = tuple(
         msgspec.structs.replace(op, threads=1, seconds=op.serial)
         for op in plan.sections["threads"].ops
@@ -57,7 +57,7 @@ def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     there = find("knl-7250")
     workload, _ = calibrated(profile)
     moved = transferred(workload, there)
-    plan = put(None, "threads", choose(moved, "s1+s2+s3").threads(moved), there, profile)
+    plan = put(None, "threads", choose(moved, "per-type+co-run").threads(moved), there, profile)
     found = simulations(profile, plan)
     assert found.remark is None
     assert max(max(c) for c in found.found[-1].outcome.timelines[0].cores if c) == 67

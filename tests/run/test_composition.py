@@ -120,7 +120,7 @@ def test_every_process_is_told_the_order_of_transfers(names: tuple[str, ...]) ->
 def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     there = composed(names)
     text = "\n".join(str(one) for one in there.intent())
-    assert ("per-type: the framework's own pools" in text) == ("threads" in names)
+    assert ("per-type: the framework's thread pools" in text) == ("threads" in names)
     assert ("Horovod: for 2 ranks" in text) == ("allreduce" in names)
     assert ("/data.mdb: read-ahead hints, 4096 bytes ahead" in text) == ("io" in names)
     announced = "\n".join(there.announced())

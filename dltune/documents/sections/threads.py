@@ -1,4 +1,4 @@
-"""The plan's section on the threads of ops, their placement and co-runs."""
+"""The plan's section on threads: thread counts, placement and co-runs of ops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, stra
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A way to run an op, with its predicted time in seconds."""
+    """A way to run an op.
+
+    `threads`, `placement`: thread count and placement.
+    `seconds`: predicted time.
+    """
 
     threads: int
     placement: Placement
@@ -23,13 +27,16 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one op key runs, or one node: then `key` is `opkey.of_node` of it, and it goes before its
-    op's own entry.
+    """The decision for an op key, or for one node.
 
-    `threads`: into how many parts the work is divided. `cores`: the core indices it may run on;
-    None leaves them to the scheduler, which takes as many as `threads` in the given `placement`.
-    `serial`: predicted seconds on one thread. `candidates`: what strategy 3 may choose from, the
-    most performant first (section III-D; three in the paper).
+    `key`: key of the op; `@SIGNATURE/NAME` for one node of one graph, which takes precedence over
+      the op's entry.
+    `threads`: number of parts that the work is divided into. It determines the order of sums.
+    `placement`: `shared` or `spread`.
+    `seconds`: predicted time.
+    `serial`: predicted time on one thread.
+    `cores`: cores that the op must use; null lets the scheduler choose as many as `threads`.
+    `candidates`: up to three alternatives for co-running, the fastest first.
     """
 
     key: str
@@ -46,19 +53,25 @@ class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thread setting for all ops, as TensorFlow itself knows it."""
+    """One thread setting for all ops, as the framework itself provides it.
+
+    `intra`: threads within an op.
+    `inter`: ops at the same time.
+    """
 
     intra: int
     inter: int
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Simulated time of a round of the steps under a setting.
+    """Simulated time of a round of the steps.
 
-    `setting`: "default", "recommended", "uniform AxB" (intra A, inter B), "s1+s2", "s1+s2+s3",
-    "s1+s2+s3+s4" (with "@N": no op on more than N threads), "bitwise+s3". `speedup` is over
-    "recommended"; `corunning` is the mean number of ops in flight over the events of Fig. 4 (an op
-    starts or ends).
+    `setting`: `default`, `recommended`, `uniform AxB` (A threads within an op, B ops at the same
+      time), or a strategy such as `per-type+co-run+smt`. `cap=N` means that no op uses more than N
+      threads.
+    `seconds`: time of a round.
+    `speedup`: speedup over `recommended`.
+    `corunning`: mean number of ops running at the same time.
     """
 
     setting: str
@@ -68,12 +81,16 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Intra-op threads, placement and co-running (sections III-C and III-D).
+    """Thread counts, placement and co-runs.
 
-    `strategy` names the chosen prediction. `uniform` is the setting of TensorFlow itself under
-    which the plan runs; when `ops` is empty it is the whole plan. `corun` turns strategy 3 on,
-    `hyperthreads` strategy 4. Ops whose `serial` time is below `small` seconds are left to
-    TensorFlow's own pool and are not admitted one by one.
+    `strategy`: the chosen entry of `predictions`.
+    `uniform`: the framework's own thread setting under which the plan runs. With empty `ops` it is
+      the whole plan.
+    `corun`: ops run at the same time on separate cores.
+    `hyperthreads`: small ops also use the second hardware threads. Requires `corun`.
+    `small`: ops with less `serial` time than this are left to the framework's own thread pool.
+    `ops`: decisions per op, the most time-consuming first.
+    `predictions`: simulated settings.
     """
 
     strategy: str
@@ -90,7 +107,7 @@ def faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterato
     cores, for graphs of these `signatures`."""
     yield from at_least(1).of("threads.uniform", threads.uniform, "intra", "inter")
     if threads.hyperthreads and not threads.corun:
-        yield "threads.hyperthreads must be off without corun: strategy 4 needs strategy 3"
+        yield "threads.hyperthreads must be false when corun is false: smt needs co-run"
     yield from AMOUNT.of("threads", threads, "small")
     yield from repeated("threads.ops", "key", (op.key for op in threads.ops))
     for here, op in each("threads.ops", threads.ops):

@@ -39,7 +39,7 @@ _TRUSTED = (
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
 )
-AGAIN = "train it again: dltune model train PROFILE... -o FILE"
+AGAIN = "train the model again: dltune model train PROFILE... -o FILE"
 
 
 class CaseModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +115,9 @@ def load(path: Path) -> tuple[Header, Trained]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", remedy="check the path and its permissions"
+        ) from None
     header = _header(data, path)
     import sklearn
 
@@ -125,12 +127,13 @@ def load(path: Path) -> tuple[Header, Trained]:
     ):
         if made != here:
             raise UsageError(
-                f"{path} was trained with {name} {made}, this is {name} {here}", remedy=AGAIN
+                f"{path} was trained with {name} {made}, but {name} {here} is installed",
+                remedy=AGAIN,
             )
     layout = Layout(header.samples, header.events)
     regressors = _regressors(data, path)
     if not _fit(header, layout, regressors):
-        raise UsageError(f"{path} is damaged: its models do not fit its header", remedy=AGAIN)
+        raise UsageError(f"{path} is damaged: its models do not match its header", remedy=AGAIN)
     return header, Trained(
         regressor=header.regressor,
         logarithms=header.logarithms,
@@ -158,9 +161,9 @@ def require_same(profiles: Sequence[Profile], names: Sequence[Path]) -> Machine:
         what = _difference(profile, first.machine.fingerprint, first.framework.version)
         if what:
             raise UsageError(
-                f"{name} was measured {what}, {names[0]} on {first.machine.name} with TensorFlow "
-                f"{first.framework.version}",
-                remedy="a model belongs to one machine and TensorFlow: train one for each",
+                f"{name} was measured {what}, but {names[0]} on {first.machine.name} with "
+                f"{first.framework.title}",
+                remedy="train a separate model for each machine and framework version",
             )
     return first.machine
 
@@ -171,10 +174,9 @@ def require_fits(header: Header, profile: Profile, path: Path, name: Path) -> No
     what = _difference(profile, header.fingerprint, header.tensorflow)
     if what:
         raise UsageError(
-            f"{name} was measured {what}; {path} was trained on {header.machine} "
+            f"{name} was measured {what}, but {path} was trained on {header.machine} "
             f"({header.fingerprint}) with TensorFlow {header.tensorflow}",
-            remedy="such a model depends on its machine and TensorFlow: "
-            "train one from profiles taken there",
+            remedy="train a model on profiles from the same machine and TensorFlow version",
         )
 
 
@@ -203,7 +205,9 @@ def _regressors(data: bytes, path: Path) -> list[Any]:
         found = skops.loads(data, trusted=list(_TRUSTED))
     except UntrustedTypesFoundException as error:
         what = str(error).splitlines()[0]
-        raise UsageError(f"{path} holds what dltune does not build: {what}", remedy=AGAIN) from None
+        raise UsageError(
+            f"{path} contains types that dltune does not load: {what}", remedy=AGAIN
+        ) from None
     except Exception as error:  # whatever a damaged archive makes skops stumble over
         raise UsageError(f"{path} is damaged: {error}", remedy=AGAIN) from None
     return found if isinstance(found, list) else []

@@ -115,6 +115,6 @@ def require() -> None:
     missing = [name for name in ("sklearn", "skops") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"regression models need {' and '.join(missing)}, which this Python does not have",
-            remedy="pip install 'dltune[regression]'",
+            f"regression models need {' and '.join(missing)}, which this Python lacks",
+            remedy="install the extra: pip install 'dltune[regression]'",
         )

@@ -115,15 +115,15 @@ def train(
     except ValueError:
         counts = len({threads for threads, _ in cases})
         raise UsageError(
-            f"{samples} sample cases, and this machine has {counts} thread counts",
+            f"--samples {samples} is too many: this machine has {counts} thread counts",
             remedy=f"use --samples {counts} or fewer",
         ) from None
     ops = _measured(profiles, layout)
     if len(ops) < 2 * FOLDS:
         raise UsageError(
-            f"{len(ops)} ops were measured at all sample cases ({_told(layout.samples)}), "
-            f"too few to train on ({2 * FOLDS} at least)",
-            remedy="profile more ops, or more thread counts (--interval)",
+            f"too few ops to train on: {len(ops)} were measured at all sample cases "
+            f"({_told(layout.samples)}), but at least {2 * FOLDS} are needed",
+            remedy="profile more ops, or more thread counts (dltune profile --interval)",
         )
     models, errors = {}, {}
     for case in cases:
@@ -148,9 +148,9 @@ def evaluated(trained: Trained, profiles: Sequence[Profile]) -> dict[Case, Score
             found[case] = scores(trained.raw(case, rows), seconds)
     if not found:
         raise UsageError(
-            f"no op of these profiles was measured at all sample cases "
+            f"no op of these profiles was measured at all sample cases of the model "
             f"({_told(trained.layout.samples)})" + _events(trained.layout),
-            remedy="profile again, with the counters and thread counts of the model's training",
+            remedy="profile the job again with the options of the training profiles",
         )
     return found
 

@@ -17,7 +17,7 @@ _TEMPLATES: Mapping[str, Mapping[str, str]] = {
 export TF_NUM_INTRAOP_THREADS={intra}
 export TF_NUM_INTEROP_THREADS={inter}
 export OMP_NUM_THREADS={intra}
-# and start the job on these CPUs: taskset -c {cpus} python ...
+# then start the job on these CPUs: taskset -c {cpus} python ...
 """,
         "tf.config": """\
 import os
@@ -43,12 +43,12 @@ launcher:
     "pytorch": {
         "env": """\
 export OMP_NUM_THREADS={intra}
-# and start the job on these CPUs: taskset -c {cpus} python ...
+# then start the job on these CPUs: taskset -c {cpus} python ...
 """,
         "torch": """\
 import os
 
-os.sched_setaffinity(0, {{{numbers}}})  # before the import, which counts them
+os.sched_setaffinity(0, {{{numbers}}})  # before the import: torch counts the CPUs there
 
 import torch
 
@@ -72,8 +72,8 @@ def emit(kind: str, framework: str, setting: Uniform, machine: Machine) -> str:
     templates = _TEMPLATES.get(framework, {})
     if kind not in templates:
         raise UsageError(
-            f"--emit {kind} is not for a job of {TITLES.get(framework, framework)}",
-            remedy=f"it can be {' or '.join(templates)}" if templates else None,
+            f"--emit {kind} does not apply to a job of {TITLES.get(framework, framework)}",
+            remedy=f"use --emit {' or '.join(templates)}" if templates else "leave out --emit",
         )
     cpus = sorted(core.cpus[0] for core in machine.cores)
     return templates[kind].format(

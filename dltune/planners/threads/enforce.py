@@ -107,7 +107,7 @@ class EnforcedThreads(Enforcement):
         error = why_no_step(self._attachment.seen, exit_code)
         if exit_code == 0 and any(r.graphs for r in self._attachment.seen.records.values()):
             return UsageError(
-                f"the job ended before a step of the plan had run: {error}",
+                f"the job ended before it ran a step of the plan: {error}",
                 remedy="profile the job as it is now and plan again",
             )
         return error
@@ -141,16 +141,16 @@ class EnforcedThreads(Enforcement):
         planned, here = self._run.plan.framework, mine.record.framework()
         if planned and planned.name != here.name:
             raise UsageError(
-                f"the plan is for {planned.title}, and pid {mine.process.pid} trains with "
+                f"the plan is for {planned.title}, but pid {mine.process.pid} trains with "
                 f"{here.title}",
-                remedy="profile this job, and plan again",
+                remedy="profile this job and plan again",
             )
         if not self._run.partial and not self._run.changed(mine.process.pid):
             raise UsageError(
                 f"the plan was made for other graphs ({', '.join(self._run.plan.signatures)}); "
                 f"this job's step is {mine.record.graphs[main].signature}",
-                remedy="profile the job as it is now (with --plan when the plan has settings) and "
-                "plan again, or pass --partial to run what still applies",
+                remedy="profile the job as it is now (with --plan if the plan has settings) and "
+                "plan again, or pass --partial to enforce only what still applies",
             )
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
@@ -164,8 +164,8 @@ class EnforcedThreads(Enforcement):
             mine.other = here
             mine.process.order(Orders(_PLAIN).lines())
             self._run.say(
-                f"pid {mine.process.pid} is {here}, and the plan's threads are for "
-                f"{', '.join(planned)}: its ops are left alone"
+                f"pid {mine.process.pid} runs the task {here}, but the plan's threads are for "
+                f"{', '.join(planned)}: its ops are not changed"
             )
         return True
 
@@ -188,7 +188,7 @@ class EnforcedThreads(Enforcement):
             other = f", in the step's graph {change}"
         else:
             other = f", as far as it applies to other graphs ({', '.join(targets)})"
-        self._run.say(f"{who}: the plan is enforced from here on{other}")
+        self._run.say(f"{who}: the plan is in force from now on{other}")
 
     def _outcome(self, mine: _Enforced) -> ProcessOutcome | None:
         found = pauses(mine.starts.values())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dltune.documents.profile import Op
 from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
+from dltune.planners.shown import counted
 from dltune.planners.threads.decide import Decision
 from dltune.planners.threads.strategies import leaders, per_instance
 from dltune.workload.workload import SMALL, Workload
@@ -30,33 +31,38 @@ def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
     for index in matching[:OPS]:
         op = workload.ops[index]
         lines.append(op.key)
-        lines.append(f"  {op.type}, {op.count} times a round, inputs {', '.join(op.inputs) or '-'}")
+        lines.append(
+            f"  {op.type}, runs {op.count}x per round, inputs: {', '.join(op.inputs) or '-'}"
+        )
         best = fastest[index]
         if best is None:
             lines.append(
-                "  not controlled: it is asynchronous or may wait for another op; "
-                f"it is simulated as {_time(workload.fixed[index])} in which it holds no core"
+                "  not planned: the op is asynchronous or can wait for another op; the simulation "
+                f"assumes that it takes {_time(workload.fixed[index])} and uses no core"
             )
             continue
         measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
         times = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
         lines.append(f"  measured: {times}")
         if index in workload.held:
-            lines.append(f"  it keeps its {best.threads} threads: they cannot be changed there")
+            lines.append(
+                f"  keeps its {counted(best.threads, 'thread')}: no other count is allowed on this "
+                "machine or with --bitwise"
+            )
         else:
             lines.append(
-                f"  strategy 1: {best.threads} threads {best.placement}, its fastest"
+                f"  per-op: fastest on {counted(best.threads, 'thread')}, {best.placement}"
                 + _bar(workload, op, best)
             )
             leader = leading[op.type]
             lines.append(
-                "  strategy 2: it leads its type"
+                "  per-type: this op sets the thread count of its type"
                 if leader == index
-                else f"  strategy 2: its type follows {workload.ops[leader].key}"
+                else f"  per-type: {workload.ops[leader].key} sets the thread count of this type"
             )
         lines += (f"  {text}" for text in _outcome(workload, decision, index))
     if len(matching) > OPS:
-        lines.append(f"and {len(matching) - OPS} more ops match {wanted!r}")
+        lines.append(f"{len(matching) - OPS} more ops match {wanted!r}")
     return lines
 
 
@@ -70,8 +76,9 @@ def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
             return found
     types = collections.Counter(op.type for op in ops)
     raise UsageError(
-        f"no op's key or type contains {wanted!r}",
-        remedy="op types here: " + ", ".join(kind for kind, _ in types.most_common(12)),
+        f"--explain {wanted}: no op has this key or type, or a key that contains it",
+        remedy="use an op type of this profile, such as "
+        + ", ".join(kind for kind, _ in types.most_common(12)),
     )
 
 
@@ -83,43 +90,43 @@ def _bar(workload: Workload, op: Op, best: Candidate) -> str:
         seconds, error = workload.model.predict(op.key, best.threads, best.placement)
     except KeyError:
         return ""
-    return f": {_time(seconds)} by itself, give or take {_time(error)}"
+    return f": {_time(seconds)} when it runs alone, +/- {_time(error)}"
 
 
 def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str]:
     chosen = decision.chosen
     if not chosen.choices:
         yield (
-            f"plan: {chosen.setting} is predicted fastest for the whole job, so this op runs on "
-            f"{chosen.uniform.intra} threads like all others"
+            f"plan: {chosen.setting} is predicted to be fastest for the whole job, so this op runs "
+            f"on {counted(chosen.uniform.intra, 'thread')}, like all others"
         )
         return
     if workload.small(index):
         yield (
-            f"plan: left to the framework's own pool; it takes less than {_time(SMALL)} on one "
-            "thread, and moving it would cost more than it gains"
+            f"plan: the framework's thread pool runs this op; it takes less than {_time(SMALL)} on "
+            "one thread, so moving it to other cores would cost more than it gains"
         )
         return
     choice = chosen.choices[index]
     assert choice is not None  # it has a curve
     yield (
-        f"plan ({chosen.setting}): {choice.threads} threads {choice.placement}, "
+        f"plan ({chosen.setting}): {counted(choice.threads, 'thread')}, {choice.placement}, "
         f"predicted {_time(choice.seconds)}"
     )
     if not chosen.candidates:
-        yield "it does not co-run: strategy 3 is off in this plan"
+        yield "the op runs alone: this plan does not use co-run"
         return
     ways = ", ".join(
         f"{c.threads} {c.placement} {_time(c.seconds)}" for c in chosen.candidates.get(index, ())
     )
-    yield f"strategy 3 may also choose: {ways}"
+    yield f"co-run chooses at run time from: {ways}"
     beside = _beside(workload, decision, index)
     if beside:
-        yield "predicted to run beside: " + ", ".join(
+        yield "predicted to run at the same time: " + ", ".join(
             f"{kind} ({part:.0%} of its time)" for kind, part in beside[:NEIGHBOURS]
         )
     else:
-        yield "predicted to run alone: nothing is ready beside it, or nothing fits"
+        yield "predicted to run alone: no other op is ready or fits on the idle cores"
 
 
 def _beside(workload: Workload, decision: Decision, index: int) -> list[tuple[str, float]]:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 class ThreadsPlanner(Planner[Threads]):
     name = "threads"
-    summary = "Threads, placement and co-runs of each op."
+    summary = "Choose threads and cores for each op, and which ops run at the same time."
+    example = "dltune plan profile.json"
     section = Threads
     after = ("settings", "allreduce")
     formats = emit.FORMATS
@@ -45,36 +46,61 @@ class ThreadsPlanner(Planner[Threads]):
         return [
             click.Argument(["profile"], type=path),
             click.Option(
-                ["--strategy"], type=click.Choice(STRATEGIES), default="auto", show_default=True
+                ["--strategy"],
+                type=click.Choice(STRATEGIES),
+                default="auto",
+                show_default=True,
+                metavar="STRATEGY",
+                help="Plan with STRATEGY from the list above; auto plans with the fastest.",
             ),
             click.Option(
                 ["--machine"],
                 metavar="FILE|NAME",
-                help="Plan for this machine, such as knl-7250.",
+                help="Plan for another machine: a machine document, or a known name such as "
+                "knl-7250.  [default: the profiled machine]",
             ),
             click.Option(
-                ["--cores"], metavar="N|LIST", help="Plan for N cores, or for these (0-3,8)."
+                ["--cores"],
+                metavar="N|LIST",
+                help="Plan for N cores, or for the cores of LIST, such as 0-3,8.  [default: as "
+                "many as the CPU quota allows]",
             ),
             click.Option(
                 ["--model"],
                 type=path,
                 metavar="FILE",
-                help="Take op times from this regression model (dltune model), not from the ops' "
-                "own curves.",
+                help="Predict op times with this model of `dltune model train`.  [default: with "
+                "the measured times of each op]",
             ),
             click.Option(
-                ["--bitwise"], is_flag=True, help="Keep every op's thread count, so results stay."
+                ["--bitwise"],
+                is_flag=True,
+                help="Keep the thread count of every op, so that results stay bit for bit.",
             ),
             click.Option(
                 ["--explain"],
                 metavar="OP",
-                help="Why an op (key, part of it, or type) got its plan.",
+                help="Explain the plan of the ops that match OP: a key, part of a key, or op type.",
             ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Threads]:
-        """Simulates TensorFlow's own settings and the strategies on the profile's graph, and takes
-        the fastest."""
+        """Simulates the framework's settings and several strategies on the profiled graph, and
+        chooses the fastest.
+
+        \b
+        Settings and strategies (in brackets: strategies of the paper):
+          default      the framework's defaults
+          recommended  intra-op: physical cores; inter-op: sockets
+          uniform AxB  all ops alike: intra-op A, inter-op B
+          per-op       each op gets its fastest thread count [1]
+          per-type     all ops of a type get the same thread count [1+2]
+          +co-run      ops also run at the same time, on separate cores [3]
+          +smt         small ops also use the second hardware threads [4]
+          +cap=N       no op gets more than N threads
+        --strategy takes auto, uniform, per-op or per-type; per-op and
+        per-type can be followed by +co-run or +co-run+smt.
+        """
         return _decide(**parameters)
 
     def names_ops(self, section: Threads) -> bool:
@@ -95,9 +121,9 @@ class ThreadsPlanner(Planner[Threads]):
 
         if plan.framework and plan.framework.name != "tensorflow":
             raise UsageError(
-                f"the plan is for {plan.framework.title}; from inside a script plans are enforced "
-                "on TensorFlow alone",
-                remedy="dltune run --plan PLAN -- CMD",
+                f"the plan is for {plan.framework.title}, but dltune.apply can set threads of ops "
+                "only in TensorFlow",
+                remedy="start the job with dltune run --plan PLAN -- CMD",
             )
         fitted = fit(section, machine)
         orders = fitted.orders(1, plan.signatures)
@@ -132,7 +158,8 @@ def _decide(
 
     if model and machine:
         raise UsageError(
-            "a regression model predicts one machine only, not --machine", remedy="leave one out"
+            "--model and --machine cannot be combined: a regression model is valid for one machine",
+            remedy="leave out --model or --machine",
         )
     found = documents.load(profile)
     trained, remarks = _model(model, found, profile) if model else (None, ())
@@ -178,13 +205,14 @@ def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[st
     if not model.predictions:
         samples = ", ".join(f"{threads} {placement}" for threads, placement in header.samples)
         raise UsageError(
-            f"no op of {name} has what {path} predicts from: times at {samples}"
+            f"no op of {name} has the measurements that {path} needs: times at {samples}"
             + (f" with {', '.join(header.events)}" if header.events else ""),
-            remedy="profile again as for the model's training",
+            remedy="profile the job again with the options of the training profiles",
         )
     told = (
-        f"op times are from {path} ({header.regressor}, trained on {header.ops} ops), for "
-        f"{len(model.predictions)} ops; {len(model.missing)} lack a sample and keep their own"
+        f"note: {path} ({header.regressor}, trained on {header.ops} ops) predicts the times of "
+        f"{len(model.predictions)} ops; {len(model.missing)} ops lack a sample and keep their "
+        "measured times"
     )
     return model, [told]
 
@@ -197,14 +225,15 @@ def _remarks(
     basis: list[str] = []
     if calibration.span:
         basis.append(
-            f"tied to the job's own run (intra-op {own.intra}, inter-op {own.inter}: "
-            f"{calibration.span * 1e3:.1f} ms from first op to last) by "
-            f"{calibration.overhead * 1e6:.2f} us an op and a factor of "
-            f"{calibration.scale:.3f} on op times"
+            f"note: predictions are calibrated to the job's run (intra-op {own.intra}, inter-op "
+            f"{own.inter}; {calibration.span * 1e3:.1f} ms from first to last op): "
+            f"{calibration.overhead * 1e6:.2f} us of overhead per op, op times scaled by "
+            f"{calibration.scale:.3f}"
         )
     if calibration.doubtful:
         basis.append(
-            "ops took very different times in the job and one by one, as when something else runs "
-            "on the machine: these predictions are doubtful, profile again when it is quiet"
+            "warning: the predictions are not reliable: op times in the job differ widely from "
+            "those measured one by one, as if other programs used the CPUs. Profile again while "
+            "the machine is idle"
         )
     return [*basis, *workload.remarks, *strategies.remarks]

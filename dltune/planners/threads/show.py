@@ -71,19 +71,26 @@ def predictions(section: Threads, bench: Bench | None = None) -> Table:
             f"{found.speedup:.3f}",
             f"{found.corunning:.2f}",
             *([in_job(found.setting)] * bool(measured)),
-            "planned" if found.setting == section.strategy else "",
+            "chosen" if found.setting == section.strategy else "",
         )
         for found in section.predictions
     ]
     heads = ["setting", ">predicted ms", "", ">speed-up over recommended", ">ops in flight"]
     heads += [">measured ms"] * bool(measured)
-    return Table("predicted time of a round of the steps, by strategy", columns(*heads, ""), rows)
+    return Table(
+        "predicted time per round (one run of each training step), by strategy",
+        columns(*heads, ""),
+        rows,
+    )
 
 
 def _ops(section: Threads) -> Table | str:
     uniform = section.uniform
     if not section.ops:
-        return f"The whole plan is one setting: intra-op {uniform.intra}, inter-op {uniform.inter}."
+        return (
+            f"The plan is one setting for all ops: intra-op {uniform.intra}, "
+            f"inter-op {uniform.inter}."
+        )
     rows = [
         (
             Key(op.key),
@@ -97,7 +104,7 @@ def _ops(section: Threads) -> Table | str:
     ]
     heads = ("op", ">threads", "placement", ">predicted ms", ">1 thread ms", "may co-run with")
     title = (
-        f"Ops with an entry of their own; the rest on intra-op {uniform.intra}, "
+        f"Ops planned one by one; all other ops run with intra-op {uniform.intra}, "
         f"inter-op {uniform.inter}"
     )
     return Table(title, columns(*heads), rows)
@@ -106,11 +113,11 @@ def _ops(section: Threads) -> Table | str:
 def _headline(section: Threads) -> Headline:
     chosen = next(p for p in section.predictions if p.setting == section.strategy)
     sentence = (
-        f"The plan is {section.strategy}, predicted to take {chosen.seconds * 1e3:.1f} ms a round: "
+        f"The plan is {section.strategy}: predicted {chosen.seconds * 1e3:.1f} ms per round, "
         f"{chosen.speedup:.3f}x as fast as the recommended setting"
     )
     if not section.ops:
-        sentence += ", and no per-op plan is predicted faster"
+        sentence += "; no per-op plan is predicted to be faster"
     return Headline(1, sentence + ".")
 
 
@@ -118,12 +125,12 @@ def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Ite
     """What would be enforced; `uniform`: of the framework's own pools."""
     section = fitted.section
     yield (
-        f"{section.strategy}: the framework's own pools get intra-op {uniform.intra}, "
-        f"inter-op {uniform.inter}; {len(section.ops)} op keys have entries"
+        f"{section.strategy}: the framework's thread pools get intra-op {uniform.intra}, "
+        f"inter-op {uniform.inter}; ops planned one by one: {len(section.ops)}"
     )
     if section.corun:
-        threads = " and of strategy 4" if section.hyperthreads else ""
-        yield f"ops are admitted by strategy 3{threads}"
+        threads = " and on second hardware threads" if section.hyperthreads else ""
+        yield f"ops co-run on separate cores{threads}"
     if not section.ops:
         return
     placed = fitted.orders(1, signatures).ops
@@ -132,9 +139,9 @@ def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Ite
         handling = fitted.handling(op)
         happens = {
             Handling.PLACED: ",".join(map(str, placed[op.key][1])) if op.key in placed else "",
-            Handling.ADMITTED: "when admitted",
-            Handling.SMALL: f"left alone, below {section.small:g} s",
-            Handling.DROPPED: "left alone, its cores are not here",
+            Handling.ADMITTED: "chosen at run time",
+            Handling.SMALL: f"not changed: shorter than {section.small:g} s",
+            Handling.DROPPED: "not changed: cores missing",
         }[handling]
         enforced = handling in (Handling.PLACED, Handling.ADMITTED)
         threads = str(op.threads) if enforced else "-"
@@ -154,14 +161,14 @@ def sentences(outcome: ProcessOutcome, section: Threads) -> Iterator[str]:
         text += f", predicted {predicted * 1e3:.1f} ms"
     yield text
     if planned := len(outcome.met) + len(outcome.unmet):
-        yield f"{who}: {len(outcome.met)} of {planned} planned ops were met"
-        yield from (f"  not met: {key}" for key in outcome.unmet[:UNMET])
+        yield f"{who}: {len(outcome.met)} of {planned} planned ops ran as planned"
+        yield from (f"  did not run as planned: {key}" for key in outcome.unmet[:UNMET])
         if len(outcome.unmet) > UNMET:
             yield f"  and {len(outcome.unmet) - UNMET} more"
     else:
         yield f"{who}: the plan is one setting for all ops ({section.strategy})"
     if outcome.overhead is not None:
-        yield f"{who}: dltune's own bookkeeping took {outcome.overhead:.2%} of a step"
+        yield f"{who}: dltune's overhead was {outcome.overhead:.2%} of a step"
     asked = [
         f"{name} {asked} -> {given}"
         for name, asked, given in zip(
@@ -173,8 +180,8 @@ def sentences(outcome: ProcessOutcome, section: Threads) -> Iterator[str]:
         if asked
     ]
     if asked:
-        yield f"{who}: the script's own settings were overridden: {', '.join(asked)}"
+        yield f"{who}: the plan overrode settings of the script: {', '.join(asked)}"
     if section.corun:
         yield f"{who}: {outcome.in_flight:.2f} ops in flight on average"
     for a, b in outcome.avoided:
-        yield f"{who}: these disturb each other and no longer run together: {a} | {b}"
+        yield f"{who}: these ops slow each other down and no longer run at the same time: {a} | {b}"

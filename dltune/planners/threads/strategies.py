@@ -101,6 +101,6 @@ def why_no_hyperthreads(machine: Machine) -> str | None:
     if any(len(core.cpus) > 1 for core in machine.cores):
         return None
     return (
-        f"strategy 4 does not apply: no core of {machine.name} offers a second hardware thread "
-        "to this job"
+        f"the smt strategy does not apply: no core of {machine.name} offers this job a second "
+        "hardware thread"
     )

@@ -26,7 +26,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
         if not 1 <= count <= everything:
             raise UsageError(
                 f"--cores {cores}: {machine.name} offers {everything} cores",
-                remedy=f"give a count from 1 to {everything}, or core indices such as 0-1,4",
+                remedy=f"use a count from 1 to {everything}, or core indices such as 0-1,4",
             )
         return machine.of_cores(cores_for(machine, count, "shared"))
     try:
@@ -35,11 +35,12 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
         chosen = []
     if not chosen:
         raise UsageError(
-            f"--cores {cores!r} is neither a count nor a list of core indices such as 0-3,8"
+            f"--cores {cores!r} is neither a count nor a list of core indices",
+            remedy="use a count such as 4, or core indices such as 0-3,8",
         )
     if missing := [core for core in chosen if not 0 <= core < everything]:
         raise UsageError(
-            f"--cores {cores}: core {cpulist.show(missing)} is not there or not allowed; "
-            f"{machine.name} offers cores 0 to {everything - 1}"
+            f"--cores {cores}: core {cpulist.show(missing)} does not exist or is not allowed",
+            remedy=f"use cores from 0 to {everything - 1} of {machine.name}",
         )
     return machine.of_cores(chosen)

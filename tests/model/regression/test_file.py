@@ -73,7 +73,7 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
         archive.writestr("dltune.json", header)
         archive.writestr("data.pkl", pickle.dumps(Hostile()))
     path.write_bytes(buffer.getvalue())
-    with pytest.raises(UsageError, match=r"holds what dltune does not build|is damaged"):
+    with pytest.raises(UsageError, match=r"contains types that dltune does not load|is damaged"):
         file.load(path)
     assert not (tmp_path / "owned").exists()
 
@@ -85,9 +85,9 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
         ({"sklearn": "1.0"}, "was trained with scikit-learn 1.0"),
         ({"schema": "dltune.regression/9"}, "has schema 'dltune.regression/9'"),
         ({"schema": "dltune.profile/2"}, "is a 'dltune.profile/2' document"),
-        ({"features": ["speed"]}, "do not fit its header"),
-        ({"regressor": "k-neighbours"}, "do not fit its header"),
-        ({"cases": []}, "do not fit its header"),
+        ({"features": ["speed"]}, "do not match its header"),
+        ({"regressor": "k-neighbours"}, "do not match its header"),
+        ({"cases": []}, "do not match its header"),
     ],
 )
 def test_another_version_or_a_changed_header(tmp_path, changes, told):
@@ -109,7 +109,7 @@ def test_a_tree_that_leads_elsewhere_is_refused(tmp_path, part, value):
         tree.__setstate__(state)
     path = tmp_path / "model"
     path.write_bytes(file.encode(trained, [PROFILE]))
-    with pytest.raises(UsageError, match="do not fit its header"):
+    with pytest.raises(UsageError, match="do not match its header"):
         file.load(path)
 
 

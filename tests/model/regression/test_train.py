@@ -88,10 +88,10 @@ def test_a_prediction_is_never_negative():
 
 
 def test_too_few_ops():
-    with pytest.raises(UsageError, match="3 ops were measured at all sample cases"):
+    with pytest.raises(UsageError, match="too few ops to train on: 3 were measured at all sample cases"):
         train([made.profile(3)], made.MACHINE, regressor="k-neighbours", samples=1)
 
 
 def test_more_samples_than_thread_counts():
-    with pytest.raises(UsageError, match="8 sample cases, and this machine has 4"):
+    with pytest.raises(UsageError, match="--samples 8 is too many: this machine has 4"):
         trained(samples=8)

@@ -336,7 +336,7 @@ def test_refusals(tmp_path: Path) -> None:
     report.write_bytes(msgspec.json.encode(watched("mixed")))
     for arguments, told in (
         ((report,), "access pattern is mixed"),
-        ((report, "-o", report), "is what the plan is made from"),
+        ((report, "-o", report), "is an input of the plan"),
         ((report, "-o", "a", "--into", "b"), "both name"),
         ((tmp_path / "none.json",), "cannot read"),
     ):

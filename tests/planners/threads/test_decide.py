@@ -61,21 +61,21 @@ def test_ops_with_small_optima_side_by_side_co_run() -> None:
     )
     made, decision = planned(profile)
     by_name = {option.setting: option for option in decision.options}
-    both = by_name["s1+s2+s3"]
-    assert by_name["s1+s2"].seconds < by_name["recommended"].seconds
-    assert both.seconds < 0.6 * by_name["s1+s2"].seconds
+    both = by_name["per-type+co-run"]
+    assert by_name["per-type"].seconds < by_name["recommended"].seconds
+    assert both.seconds < 0.6 * by_name["per-type"].seconds
     assert both.outcome.corunning > 1.5
     section = decision.threads(made)
     assert section.corun
-    assert section.strategy.startswith("s1+s2+s3")
+    assert section.strategy.startswith("per-type+co-run")
 
 
 def test_without_strategy_3_ops_run_one_at_a_time_on_two_sockets_too() -> None:
     """Each is on the first cores of its number of threads: two at a time would share them."""
     there = synthetic.machine(8, sockets=2)
     profile = synthetic.network(there, layers=3, branches=3, optimum=2, span=0.05)
-    made, decision = planned(profile, "s1+s2")
-    option = next(one for one in decision.options if one.setting == "s1+s2")
+    made, decision = planned(profile, "per-type")
+    option = next(one for one in decision.options if one.setting == "per-type")
     assert option.uniform.inter == 1
     assert option.outcome.corunning <= 1.0
     assert decision.threads(made).uniform.inter == 1
@@ -90,28 +90,28 @@ def test_hyper_threads_take_up_small_ops_beside_one_that_needs_all_cores() -> No
     nodes = [synthetic.node("big_0", 0)] + [synthetic.node(f"s_{i}", 1) for i in range(20)]
     _, decision = planned(synthetic.profile(KNL, ops, {"train": nodes}))
     by_name = {option.setting: option for option in decision.options}
-    assert by_name["s1+s2+s3+s4"].seconds < by_name["s1+s2+s3"].seconds
-    assert by_name["s1+s2+s3+s4"].hyperthreads
+    assert by_name["per-type+co-run+smt"].seconds < by_name["per-type+co-run"].seconds
+    assert by_name["per-type+co-run+smt"].hyperthreads
 
 
 def test_a_strategy_asked_for_is_taken_with_a_remark() -> None:
     profile = synthetic.network(synthetic.machine(2), layers=4, optimum=None, span=0.05)
-    made, decision = planned(profile, "s1+s2+s3")
-    assert decision.threads(made).strategy == "s1+s2+s3"
+    made, decision = planned(profile, "per-type+co-run")
+    assert decision.threads(made).strategy == "per-type+co-run"
     if decision.chosen.seconds > decision.best_uniform.seconds:
-        assert any("was asked for" in remark for remark in decision.remarks)
+        assert any("as requested" in remark for remark in decision.remarks)
 
 
 def test_strategy_4_without_hardware_threads_is_refused_with_the_reason() -> None:
     profile = synthetic.network(synthetic.machine(2), layers=2)
     with pytest.raises(UsageError, match="no core of synthetic offers"):
-        planned(profile, "s1+s2+s3+s4")
+        planned(profile, "per-type+co-run+smt")
 
 
 def test_bitwise_refuses_strategies_that_change_thread_counts() -> None:
     profile = synthetic.network(synthetic.machine(2), layers=2)
     with pytest.raises(UsageError, match="--bitwise forbids"):
-        planned(profile, "s1+s2", bitwise=True)
+        planned(profile, "per-type", bitwise=True)
 
 
 def test_calibration_makes_the_job_s_own_run_take_its_measured_time() -> None:
@@ -136,7 +136,9 @@ def test_ops_side_by_side_lose_to_each_other() -> None:
     made, _ = calibrated(plain)
     free = dataclasses.replace(made, crowding=1.0)
     assert made.uniform(1, 2).seconds > free.uniform(1, 2).seconds
-    assert choose(made, "s1+s3").chosen.seconds > choose(free, "s1+s3").chosen.seconds
+    assert (
+        choose(made, "per-op+co-run").chosen.seconds > choose(free, "per-op+co-run").chosen.seconds
+    )
     # what runs one after the other does not
     assert made.uniform(2, 1).seconds == pytest.approx(free.uniform(2, 1).seconds)
 
@@ -234,14 +236,14 @@ def test_kernels_that_torch_compiled_keep_their_threads_then() -> None:
 def test_only_a_clear_difference_gives_such_ops_other_threads(one, spread, chosen) -> None:
     _, decision = planned(with_other_shapes(one, 0.01, spread))
     assert decision.chosen.setting.startswith(chosen)
-    assert all(option.setting[:2] != "s1" for option in decision.options)
+    assert all(not option.setting.startswith("per-") for option in decision.options)
 
 
 def test_a_profile_without_samples_is_refused() -> None:
     there = synthetic.machine(2)
     ops = [synthetic.op("Conv2D", None, there)]
     profile = synthetic.profile(there, ops, {"train": [synthetic.node("a_0", 0)]}, partial="killed")
-    with pytest.raises(UsageError, match=r"no thread samples.*partial: killed"):
+    with pytest.raises(UsageError, match=r"no op times by thread count.*incomplete: killed"):
         workload(profile)
     with pytest.raises(UsageError, match="no training step"):
         workload(synthetic.profile(there, ops, {}))
@@ -252,6 +254,6 @@ def test_another_machine_is_planned_for_by_the_stated_law() -> None:
     bigger = synthetic.machine(16, name="bigger")
     there = transferred(made, bigger)
     assert there.uniform(16, 1).seconds < made.uniform(2, 1).seconds
-    assert "a core of bigger is taken to be as fast" in there.remarks[0]
+    assert "assumes that a core of bigger is as fast" in there.remarks[0]
     fewer = transferred(made, synthetic.machine(1))
     assert fewer.remarks == ()

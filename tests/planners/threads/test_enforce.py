@@ -18,13 +18,13 @@ from dltune.planners.threads.enforce import EnforcedThreads
 
 HERE = synthetic.machine(2)
 THREADS = Threads(
-    "s1",
+    "per-op",
     Uniform(2, 1),
     False,
     False,
     0.0,
     (OpPlan("Conv2D", 2, "spread", 1.0, 2.0),),
-    (Prediction("s1", 1.0, 1.0, 1.0),),
+    (Prediction("per-op", 1.0, 1.0, 1.0),),
 )
 
 
@@ -60,7 +60,7 @@ def test_a_server_beside_the_planned_worker_is_left_alone():
     train(section, server, graph(0, TRAINING, "its own", device="/job:ps/task:0/device:CPU:0"))
     (sentence,) = said
     assert sentence.startswith(
-        "pid 1 is /job:ps/task:0, and the plan's threads are for /job:worker"
+        "pid 1 runs the task /job:ps/task:0, but the plan's threads are for /job:worker"
     )
     assert not any(line.startswith(("op\t", "target\t")) for line in server.orders)
     assert "discover\t1" not in server.orders

@@ -12,7 +12,9 @@ def machine(cores: int) -> Machine:
 
 
 def plan(*ops: OpPlan, corun: bool = False) -> Threads:
-    return Threads("per-type", Uniform(4, 2), corun, False, 1e-5, ops, (Prediction("per-type", 1, 1, 1),))
+    return Threads(
+        "per-type", Uniform(4, 2), corun, False, 1e-5, ops, (Prediction("per-type", 1, 1, 1),)
+    )
 
 
 def entry(key: str, threads: int, cores=None, serial: float = 1e-3, placement="spread") -> OpPlan:

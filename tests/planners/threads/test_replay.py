@@ -40,7 +40,7 @@ def edited(plan: Plan, change: Callable[[OpPlan], OpPlan], **fields: object) -> 
     return plans.with_sections(plan, threads=replace(plan.sections["threads"], ops=ops, **fields))
 
 
-@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3"])
+@pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run"])
 def test_as_made_it_takes_what_was_predicted(workload, planned, strategy):
     plan = planned(strategy)
     predicted = next(
@@ -53,12 +53,12 @@ def test_as_made_it_takes_what_was_predicted(workload, planned, strategy):
     )
 
 
-@pytest.mark.parametrize("strategy", ["s1+s2", "s1+s2+s3"])
+@pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run"])
 def test_what_the_plan_calls_small_is_left_to_tensorflow(workload, planned, strategy):
     plan = planned(strategy)
     uniform = plan.sections["threads"].uniform
     left = replayed(workload, edited(plan, lambda op: op, small=1.0).sections["threads"])
-    if strategy == "s1+s2":
+    if strategy == "per-type":
         pool = workload.uniform(uniform.intra, uniform.inter)
         assert left.seconds == pytest.approx(pool.seconds, rel=1e-6)
     else:  # side by side on all cores, where admission would have shared them out
@@ -66,7 +66,7 @@ def test_what_the_plan_calls_small_is_left_to_tensorflow(workload, planned, stra
 
 
 def test_ops_that_name_their_cores_run_there_and_are_not_admitted(workload, planned):
-    plan = planned("s1+s2+s3")
+    plan = planned("per-type+co-run")
     keys = {op.key for op in plan.sections["threads"].ops}
     there = edited(plan, lambda op: replace(op, cores=(3,))).sections["threads"]
     outcome = replayed(workload, there)
@@ -82,7 +82,7 @@ def test_ops_that_name_their_cores_run_there_and_are_not_admitted(workload, plan
 
 
 def test_cores_that_are_not_there_leave_the_op_to_tensorflow(workload, planned):
-    plan = planned("s1+s2")
+    plan = planned("per-type")
     uniform = plan.sections["threads"].uniform
     dropped = replayed(
         workload, edited(plan, lambda op: replace(op, cores=(9,))).sections["threads"]
@@ -93,7 +93,7 @@ def test_cores_that_are_not_there_leave_the_op_to_tensorflow(workload, planned):
 
 def test_a_node_of_its_own_goes_before_its_op(workload, planned):
     """One of many nodes of an op, placed on a core where nothing else of the op runs."""
-    plan = planned("s1+s2+s3")
+    plan = planned("per-type+co-run")
     graph = workload.graphs[0]
     counts = Counter(op for op in graph.op if op >= 0)
     index = next(op for op, n in counts.items() if n == 1 and not workload.small(op))
@@ -120,7 +120,7 @@ def test_a_node_of_its_own_goes_before_its_op(workload, planned):
 
 
 def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
-    plan = planned("s1+s2")
+    plan = planned("per-type")
     for key in (opkey.of_node("0000", "x"), "@nothing"):
         other = replace(plan.sections["threads"].ops[0], key=key)
         (fault,) = plans.check(
