@@ -21,21 +21,39 @@ PID_SECONDS = 20.0
 COURTEOUS = 10
 
 
-@click.command("horovod-report")
-@click.option("--pid", type=click.IntRange(min=1), help="Watch this rank, or this launcher's.")
+@click.command(
+    "horovod-report",
+    epilog="\b\nExample:\n  dltune horovod-report -- horovodrun -np 2 python train.py",
+)
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="Watch this running rank, or all ranks of this launcher.",
+)
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
-    help="Read Horovod's own timeline. With CMD: have rank 0 write it there, cycles marked.",
+    metavar="FILE",
+    help="Add Horovod's timeline from FILE to the report; with CMD, rank 0 writes it there first.",
 )
-@click.option("--merge", is_flag=True, help="Put reports together: their files instead of CMD.")
+@click.option(
+    "--merge", is_flag=True, help="Merge reports, one from each host: give their files, not CMD."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1.0),
-    help="Seconds to watch [the whole job; with --pid 20].",
+    metavar="SECONDS",
+    help="Stop after SECONDS.  [default: at the job's end; with --pid, 20]",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
-@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE as JSON.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
@@ -48,18 +66,19 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """What the threads that exchange gradients do to a job of several ranks.
+    """Report how communication threads compete with a multi-rank job for CPU time.
 
-    Watches the ranks from outside and never stops them: which threads of each are Horovod's, or
-    gloo's in PyTorch's DDP, what they and the others use of the cores, what they wait for. Starts
-    CMD (horovodrun, mpirun, torchrun) as it is, or looks at ranks that run.
+    The communication threads are Horovod's background threads, or gloo's in PyTorch DDP. dltune
+    starts CMD (horovodrun, mpirun, torchrun) unmodified, or watches running ranks (--pid), and
+    never stops them. It reports each thread's role, CPU time and wait for a core, then findings
+    with suggested fixes.
     """
     from dltune.cli import horovod_tables, interrupts, results
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
         raise UsageError(
-            "name one thing to look at",
-            remedy="a command after --, or --pid PID, or --timeline FILE, or --merge FILES",
+            "give exactly one of: a command after --, --pid, --merge, or --timeline alone",
+            remedy="try: dltune horovod-report -- horovodrun -np 2 python train.py",
         )
     results.require_apart((timeline, *(map(Path, job) if merge else ())), [output])
     with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
@@ -77,7 +96,7 @@ def command(
             kept.write(document)
     results.tell(document, horovod_tables.show, as_json=as_json, written=[output])
     if code:
-        raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
+        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
 
 
 def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
@@ -85,8 +104,8 @@ def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
 
     if len(files) < 2 or timeline is not None:
         raise UsageError(
-            "--merge puts at least two reports together, and nothing else",
-            remedy="dltune horovod-report --merge a.json b.json -o all.json",
+            "--merge needs at least two reports, and no --timeline",
+            remedy="try: dltune horovod-report --merge a.json b.json -o all.json",
         )
     return merged([Path(name) for name in files])
 
@@ -203,5 +222,5 @@ def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partia
     try:
         told = timeline.read(path, cycle_time=cycle_time(watch)) if path else None
     except UsageError as error:
-        click.echo(f"dltune: no timeline in the report: {error}", err=True)
+        click.echo(f"dltune: warning: the report has no timeline: {error}", err=True)
     return assemble(watch, command, told, partial)

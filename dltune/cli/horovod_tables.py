@@ -38,7 +38,7 @@ def show(report: Horovod) -> None:
             if table.rows:
                 draw(table, most)
     if report.watching is not None:
-        click.echo(f"watching took {report.watching:.1%} of one CPU")
+        click.echo(f"overhead of the watch: {report.watching:.1%} of one CPU")
     unseen = {f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen}
     results.show_findings(report.findings, sorted(unseen))
     if report.partial:
@@ -49,10 +49,8 @@ def _cores(report: Horovod) -> None:
     for host, cores in report.cores.items():
         here = [rank for rank in report.ranks if rank.host == host]
         wanted = sum(rank.wanting for rank in here)
-        click.echo(
-            f"{host}: {len(here)} rank{'s' * (len(here) != 1)} on {cores} cores; threads that want "
-            f"to run: {wanted:.1f} at a time"
-        )
+        there = f"{len(here)} rank{'s' * (len(here) != 1)} on {cores} core{'s' * (cores != 1)}"
+        click.echo(f"{host}: {there}; on average {wanted:.1f} threads want to run at the same time")
 
 
 def watched(watch: Watch) -> str:
@@ -73,7 +71,10 @@ def watched(watch: Watch) -> str:
 
 def running(watch: Watch) -> Table:
     """What each rank's threads use so far."""
-    heads = ("rank", "pid", "CPU", "background", "CPU", "waits for a core", "compute", "input")
+    heads = (
+        *("rank", "pid", "CPU", "background thread", "its CPU", "its wait for a core"),
+        *("compute CPU", "input CPU"),
+    )
     rows = [_row(rank) for rank in watch.of_job()]
     return Table("", columns(*(f">{head}" for head in heads)), rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from signal import Signals
 
 from dltune.documents.horovod import Distribution, Horovod, Rank, ThreadUse, Timeline
 from dltune.machine import cpulist
@@ -12,7 +13,7 @@ from dltune.tables import Bar, Cell, Key, Table, columns
 def ranks(report: Horovod) -> Table:
     library = " or ".join(dict.fromkeys(rank.library for rank in report.ranks)) or "Horovod"
     heads = (
-        *(">rank", "+host", ">pid", "controller", library, "MPI", ">s", ">CPU", "may use"),
+        *(">rank", "+host", ">pid", "controller", library, "MPI", ">watched s", ">CPU", "allowed"),
         *("background thread", "found by", "ended"),
     )
     rows = [
@@ -38,21 +39,25 @@ def ranks(report: Horovod) -> Table:
 def _ended(rank: Rank) -> str:
     if rank.ended_after is None:
         return rank.stuck or ""
-    return f"after {rank.ended_after:.1f} s" + ("" if rank.ended is None else f": {rank.ended}")
+    after = f"after {rank.ended_after:.1f} s"
+    if rank.ended is None:
+        return after
+    by = Signals(-rank.ended).name if rank.ended < 0 else f"exit code {rank.ended}"
+    return f"{after}, {by}"
 
 
 def threads(report: Horovod, of_each: int, least: float = 0.0) -> Table:
     """By rank the background thread, then `of_each` of those that want a core most, and want at
     least `least` of one."""
     heads = (
-        *(">rank", ">tid", "role", "name", ">CPU", "", ">of rank", ">user", ">system"),
-        *(">waits for a core", ">vol/s", ">invol/s", "may use"),
+        *(">rank", ">tid", "role", "name", ">CPU", "", ">of rank's CPU", ">user", ">system"),
+        *(">waits for a core", ">voluntary switches/s", ">involuntary/s", "allowed CPUs"),
     )
     rows = [
         _thread(rank, thread) for rank in report.ranks for thread in _shown(rank, of_each, least)
     ]
     there = sum(len(rank.threads) for rank in report.ranks)
-    return Table(f"threads, {len(rows)} of {there}: shares of a core", columns(*heads), rows)
+    return Table(f"threads ({len(rows)} of {there}), in shares of a core", columns(*heads), rows)
 
 
 def _shown(rank: Rank, most: int, least: float) -> Iterator[ThreadUse]:
@@ -84,7 +89,7 @@ def _thread(rank: Rank, thread: ThreadUse) -> tuple[Cell, ...]:
 
 def cycles(report: Horovod) -> Table:
     heads = (
-        *(">rank", ">asked", ">a second", ">period median", ">p95", ">p99", ">max"),
+        *(">rank", ">cycle time set", ">cycles/s", ">period median", ">p95", ">p99", ">max"),
         *(">oversleep median", ">p95", ">p99", ">max"),
     )
     rows = [
@@ -98,15 +103,15 @@ def cycles(report: Horovod) -> Table:
         for rank in report.ranks
         if rank.cycles
     ]
-    return Table("cycles of the background threads, ms", columns(*heads), rows)
+    return Table("cycles of the background threads, in ms", columns(*heads), rows)
 
 
 def tensors(timeline: Timeline) -> Table:
     """Those that spent most time in negotiation first; their names begin alike: with scopes, and
     what made the gradient."""
     heads = (
-        *("tensor", ">times", ">KiB", ">negotiation", ">p95", ">queue", ">p95"),
-        *(">transfer", ">p95"),
+        *("tensor", ">count", ">KiB", ">negotiation median", ">p95", ">queue median", ">p95"),
+        *(">transfer median", ">p95"),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -121,30 +126,31 @@ def tensors(timeline: Timeline) -> Table:
         )
         for tensor in sorted(timeline.tensors, key=lambda t: -(t.negotiation.mean or 0.0) * t.times)
     ]
-    return Table("tensors by time in negotiation, ms", columns(*heads), rows)
+    return Table("tensors by time in negotiation, in ms", columns(*heads), rows)
 
 
 def late(timeline: Timeline) -> Table:
     by_share = sorted(timeline.late.items(), key=lambda one: -one[1])
     rows = [(str(rank), f"{share:.1%}", Bar(share)) for rank, share in by_share]
-    heads = columns(">rank", ">of negotiations", "")
-    return Table("the last to join a negotiation", heads, rows, sorted_by=1)
+    heads = columns(">rank", ">share of negotiations", "")
+    return Table("last rank to join a negotiation", heads, rows, sorted_by=1)
 
 
 def facts(timeline: Timeline) -> Iterator[str]:
     """What a timeline tells as a whole, a line each."""
-    cut = ", cut off in a record" if timeline.truncated else ""
+    cut = ", last record incomplete" if timeline.truncated else ""
     yield f"timeline {timeline.path}: {timeline.seconds:.1f} s, {timeline.events} events{cut}"
     if cycles := timeline.cycles:
         empty = "" if cycles.empty is None else f", {cycles.empty:.0%} of them empty"
         yield (
-            f"{cycles.rate:.0f} cycles/s of at least {cycles.setting * 1e3:g} ms{empty}; from one "
-            f"to the next {ms(cycles.period.median)} ms in the median, "
-            f"{ms(cycles.period.p95)} at the 95th percentile, {ms(cycles.period.max)} at most"
+            f"{cycles.rate:.0f} cycles/s (cycle time set: {cycles.setting * 1e3:g} ms){empty}; "
+            f"time between cycles: median {ms(cycles.period.median)} ms, "
+            f"p95 {ms(cycles.period.p95)} ms, max {ms(cycles.period.max)} ms"
         )
     cached = "" if timeline.cached is None else f"; {timeline.cached:.0%} from the response cache"
-    mean = "" if timeline.fused.mean is None else f" of {timeline.fused.mean:.1f} tensors"
-    yield f"{timeline.batches} collectives{mean} in the mean{cached}"
+    fused = timeline.fused.mean
+    mean = "" if fused is None else f", {fused:.1f} tensors each on average"
+    yield f"{timeline.batches} collectives{mean}{cached}"
 
 
 def _four(found: Distribution) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ def interrupted(running: Running, come: Callable[[], bool]) -> tuple[int, list[p
 @pytest.mark.parametrize(
     ("controller", "how", "shown"),
     [
-        ("mpi", "between", "its Python has done nothing for"),
+        ("mpi", "between", "its Python code has made no progress for"),
         pytest.param(
-            *("gloo", "within", "an op of its step has stood in Python"), marks=pytest.mark.proof
+            *("gloo", "within", "an op of its step has been in Python"), marks=pytest.mark.proof
         ),
         pytest.param(
             *("gloo", "stopped", "its process is stopped by a signal"), marks=pytest.mark.proof
@@ -58,7 +58,7 @@ def test_the_report_names_the_rank_that_hangs(
     under = dltune("horovod-report", "--json", "-o", tmp_path / "report.json")
     with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
         code, left = interrupted(running, lambda: f"; rank 1 hangs: {shown}" in running.stderr)
-    assert code == 0  # dltune ended it, and the report stands
+    assert code == 0  # dltune ended it, and the report is still valid
     assert not left
     assert "Traceback" not in running.stderr
     report = horovod.load(tmp_path / "report.json")
@@ -75,7 +75,7 @@ def test_the_report_names_the_rank_that_hangs(
         pytest.param(
             *("gloo", "stopped", "its process is stopped by a signal"), marks=pytest.mark.proof
         ),
-        ("mpi", "within", "an op of its step has stood in Python"),
+        ("mpi", "within", "an op of its step has been in Python"),
     ],
 )
 def test_a_run_names_the_rank_that_hangs(

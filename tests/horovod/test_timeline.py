@@ -239,7 +239,7 @@ def test_an_operation_that_failed_tells_no_bytes(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("\n \n", "is empty"),
-        ('{"traceEvents": []}', "does not begin with a list"),
+        ('{"traceEvents": []}', "does not start with a list"),
         ("[]", "before its first record"),
         ("[1, 2]", "before its first record"),
         ('[{"ph": "X", "name": "op", "ts": 1, "pid": 1}]', "has no start"),

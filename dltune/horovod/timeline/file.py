@@ -37,13 +37,15 @@ def recording(path: Path) -> Recording:
                 # Horovod may be writing: what it adds comes over the end that was there
                 truncated = _feed(raw, requests, os.fstat(raw.fileno()).st_size)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UsageError(f"{path} is a damaged gzip file", remedy="record it again") from None
+        raise UsageError(
+            f"{path} is a damaged gzip file", remedy="record the timeline again"
+        ) from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=None) from None
     except (ForeignError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{path} {error}" if isinstance(error, ForeignError) else f"{path} is damaged: {error}",
-            remedy="name a file that HOROVOD_TIMELINE made",
+            remedy="give a file that Horovod wrote (HOROVOD_TIMELINE)",
         ) from None
     return requests.result(path, truncated)
 
@@ -65,7 +67,7 @@ def _feed(file: BinaryIO | gzip.GzipFile, requests: Requests, size: int = sys.ma
             if not rest:
                 continue
             if not rest.startswith(b"["):
-                raise ForeignError("is not a Horovod timeline: it does not begin with a list")
+                raise ForeignError("is not a Horovod timeline: it does not start with a list")
             rest, first = rest[1:], False
         cut = max(rest.rfind(mark) for mark in _BETWEEN)
         if cut >= 0:

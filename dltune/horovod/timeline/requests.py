@@ -112,7 +112,9 @@ class Requests:
             if not self.events:
                 began = record.args.get("start_time_since_epoch_in_micros")
                 if record.ph != "M" or not isinstance(began, int):
-                    raise ForeignError("is not a Horovod timeline: its first record has no start")
+                    raise ForeignError(
+                        "is not a Horovod timeline: its first record has no start time"
+                    )
                 self._began = began / 1e6
             self.events += 1
             if record.ph == "M":
@@ -130,7 +132,7 @@ class Requests:
                 continue
             tensor = self._tensors.get(record.pid)
             if tensor is None:
-                raise ForeignError(f"is damaged: record {self.events} is of an unknown tensor")
+                raise ForeignError(f"is damaged: record {self.events} belongs to an unknown tensor")
             if record.ph == "X":
                 self._join(tensor, record.name, now)
             elif record.ph == "B":

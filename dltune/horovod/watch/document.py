@@ -18,7 +18,7 @@ from dltune.horovod.watch.watch import Watch
 from dltune.machine import cpulist
 
 BUILD = (
-    "build it for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
+    "build Horovod for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
     "--force-reinstall horovod"
 )
 
@@ -81,25 +81,25 @@ def nothing(watch: Watch) -> UsageError:
     if watch.without:
         reason = next(iter(watch.without.values()))
         return UsageError(
-            f"no rank was seen: the job cannot import horovod.tensorflow ({reason})",
+            f"no rank was found: the job cannot import horovod.tensorflow ({reason})",
             remedy=BUILD,
         )
     if watch.denied:
         pid, user = next(iter(watch.denied.items()))
         return UsageError(
-            f"pid {pid} belongs to {user}, and the kernel does not show its libraries and stacks "
-            "to this user",
+            f"pid {pid} belongs to {user}, whose libraries and stacks this user may not read",
             remedy=f"run dltune horovod-report as {user}, or as root with CAP_SYS_PTRACE",
         )
     root, others = watch.tree.root, len(watch.looked) - 1
-    under = f" and its {others} descendants have" if others > 0 else " has"
+    under = f" and its {others} descendant{'s' * (others > 1)} have" if others > 0 else " has"
     why = "".join(f"; {sentence}" for sentence in sorted(watch.amiss))
     return UsageError(
-        f"no rank was seen in {watch.ended - watch.began:.0f} s: pid {root}{under} not loaded "
-        f"Horovod's library, nor PyTorch's as a rank of several{why}",
+        f"no rank was found in {watch.ended - watch.began:.0f} s: pid {root}{under} loaded neither "
+        f"Horovod nor PyTorch as one of several ranks{why}",
         remedy=BUILD
         if why
-        else "name a rank, or the launcher while its ranks run; give them time with --seconds",
+        else "watch a job of several ranks (horovodrun, mpirun, torchrun); with --pid, name a rank "
+        "or its launcher, and watch longer with --seconds",
     )
 
 
@@ -186,12 +186,12 @@ def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) ->
 
 def _unseen(seen: RankSeen) -> Iterator[str]:
     if seen.refused:
-        yield f"roles of threads and the background thread's stack: {seen.refused}"
+        yield f"thread roles and the background thread's stack cannot be read: {seen.refused}"
     library = seen.identity.library
     if not library.loop and seen.cycles:
         yield (
-            "the background thread by its stack: Horovod's library is stripped of the symbols "
-            f"that tell it ({library.path})"
+            "the background thread cannot be identified by its stack: Horovod's library has no "
+            f"symbols ({library.path})"
         )
     unknown = ", ".join(
         str(tid)
@@ -199,21 +199,22 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
         if thread.identity is None and _role(seen, tid, thread)[0] == "other"
     )
     if unknown and not seen.refused:
-        count = unknown.count(",") + 1
+        what = "the background thread was" if seen.background is None else "some roles were"
         yield (
-            f"which of {count} threads that never rest ({unknown}) is the background one: stacks "
-            "are read of threads that sleep or wait"
-            if seen.background is None
-            else f"what {count} threads that never rest are there for ({unknown})"
+            f"{what} not identified: only stacks of sleeping threads can be read, and these "
+            f"threads never slept: {unknown}"
         )
     elif library.loop and seen.background is None:
-        yield "the background thread: hvd.init() has not run, or Horovod was shut down"
+        yield "no background thread was found: hvd.init() has not run, or Horovod was shut down"
     elif not seen.cycles and seen.background is None:
-        yield "the background thread: torch.distributed has not begun with gloo, or has ended"
+        yield (
+            "no communication thread was found: torch.distributed has not started with gloo, or "
+            "has ended"
+        )
     if seen.init and seen.init.threads and seen.stack not in (None, seen.init.threads[0]):
         yield (
-            f"which thread is the background one: by its stack it is {seen.stack}, but the first "
-            f"that hvd.init() added is {seen.init.threads[0]}; the figures are those of the stack's"
+            f"the background thread is uncertain: by its stack it is {seen.stack}, but hvd.init() "
+            f"started {seen.init.threads[0]} first; the figures are those of {seen.stack}"
         )
     if seen.sleeps and seen.sleeps.refused:
-        yield f"cycles and oversleep: {seen.sleeps.refused}; a timeline tells them too (--timeline)"
+        yield f"cycles and oversleep are unknown: {seen.sleeps.refused}; --timeline has them too"

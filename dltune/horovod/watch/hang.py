@@ -46,10 +46,10 @@ class _Stand(NamedTuple):
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line else ""
         if self.where == "within":
-            return f"an op of its step has stood in Python code for {HUNG_SECONDS:.0f} s{at}"
+            return f"an op of its step has been in Python code for {HUNG_SECONDS:.0f} s{at}"
         return (
-            f"its Python has done nothing for {HUNG_SECONDS:.0f} s{at}, and does not wait for "
-            "gradients as the others do"
+            f"its Python code has made no progress for {HUNG_SECONDS:.0f} s{at}, and does not wait "
+            "for gradients as the other ranks do"
         )
 
 
@@ -132,8 +132,10 @@ def _at_it(rank: Seen) -> bool:
 
 def _still(rank: Seen) -> str:
     if rank.background is None:
-        return f"it has done nothing for {HUNG_SECONDS:.0f} s, and it has not joined the others"
-    return f"its background thread has done nothing for {HUNG_SECONDS:.0f} s"
+        return (
+            f"it has made no progress for {HUNG_SECONDS:.0f} s, and has not joined the other ranks"
+        )
+    return f"its background thread has made no progress for {HUNG_SECONDS:.0f} s"
 
 
 def _stands(pid: int) -> _Stand | None:

@@ -26,19 +26,19 @@ def merged(paths: Sequence[Path]) -> Horovod:
         for rank in report.ranks:
             if rank.rank in owner:
                 raise UsageError(
-                    f"rank {rank.rank} is in {owner[rank.rank]} and in {path}",
+                    f"rank {rank.rank} is in both {owner[rank.rank]} and {path}",
                     remedy="merge reports of one job, one from each host",
                 )
             owner[rank.rank] = path
             sizes.setdefault(rank.size, path)
     if len(sizes) > 1:
         told = " but ".join(f"{path} is of a job of {size} ranks" for size, path in sizes.items())
-        raise UsageError(told, remedy="merge reports of one job")
+        raise UsageError(told, remedy="merge reports of one job, one from each host")
     timelines = [(path, report.timeline) for path, report in reports if report.timeline]
     if len(timelines) > 1:
         raise UsageError(
             f"{timelines[0][0]} and {timelines[1][0]} both have a timeline",
-            remedy="rank 0 alone writes one: make the others without --timeline",
+            remedy="use --timeline only on the host of rank 0, which writes it",
         )
     first = reports[0][1]
     whole = report_of(

@@ -216,7 +216,7 @@ class Watch:
                 packages = Path(mapping.path).parent.parent
                 folder = Path(f"/proc/{pid}/root{packages}/horovod")
                 if not folder.is_dir():
-                    self.amiss.add(f"{packages} has TensorFlow and no Horovod")
+                    self.amiss.add(f"{packages} has TensorFlow but no Horovod")
                 elif not list(folder.glob("tensorflow/mpi_lib*.so")):
                     self.amiss.add(f"Horovod in {packages} is built without TensorFlow")
 

@@ -18,7 +18,7 @@ from dltune.proc import stat
 Started = Callable[..., "subprocess.Popen[bytes]"]
 
 needs_py_spy = pytest.mark.skipif(py_spy().state != "ok", reason=py_spy().found)
-STILL = "its background thread has done nothing for 10 s"
+STILL = "its background thread has made no progress for 10 s"
 # a package of that name, whose function calls back or waits
 RUNTIME = """
 import time
@@ -84,7 +84,7 @@ def test_a_rank_that_still_imports_does_not_hang(started: Started) -> None:
     first = Rank(pids[0], 1.0)
     assert hung([first, Rank(pids[1], 0.0, others=5.0, background=None)]) == {}
     assert hung([first, Rank(pids[1], 0.0, background=None)]) == {
-        pids[1]: "it has done nothing for 10 s, and it has not joined the others"
+        pids[1]: "it has made no progress for 10 s, and has not joined the other ranks"
     }
 
 
@@ -116,8 +116,8 @@ def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
         standing("late.py", "print('ready', flush=True)\ntime.sleep(600)") for _ in "ab"
     )
     assert hung([waits, sleeps]) == {
-        sleeps.pid: "its Python has done nothing for 10 s at late.py:4 (<module>), and does not "
-        "wait for gradients as the others do"
+        sleeps.pid: "its Python code has made no progress for 10 s at late.py:4 (<module>), and "
+        "does not wait for gradients as the other ranks do"
     }
     # PyTorch's threads rest where there is nothing to send
     resting = [replace(one, used=0.0, cycles=False) for one in (waits, sleeps)]
@@ -135,8 +135,8 @@ def test_the_rank_that_waits_for_its_loader_hangs(standing) -> None:
     waits = standing("train.py", "execute()")
     loads = standing("load.py", "from torch.utils.data.dataloader import execute\nexecute()")
     assert hung([waits, loads]) == {
-        loads.pid: "its Python has done nothing for 10 s at load.py:4 (<module>), and does not "
-        "wait for gradients as the others do"
+        loads.pid: "its Python code has made no progress for 10 s at load.py:4 (<module>), and "
+        "does not wait for gradients as the other ranks do"
     }
 
 
@@ -152,5 +152,5 @@ def test_the_rank_that_stands_in_an_op_of_its_own_hangs(standing) -> None:
         "execute()",
     )
     assert hung([waits, within]) == {
-        within.pid: "an op of its step has stood in Python code for 10 s at op.py:5 (load)"
+        within.pid: "an op of its step has been in Python code for 10 s at op.py:5 (load)"
     }

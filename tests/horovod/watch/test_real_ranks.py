@@ -173,7 +173,7 @@ def test_the_rank_that_raises_is_told_from_the_other(tmp_path):
         under=two_ranks.dltune("horovod-report", "--json"),
     ) as running:
         assert running.wait() != 0
-        assert "; the report stands" in running.stderr
+        assert "; the report is still valid" in running.stderr
         report = msgspec.json.decode(running.stdout, type=horovod.Horovod)
     first = report.findings[0]
     assert first.title.startswith("rank 1 failed first"), report.findings
