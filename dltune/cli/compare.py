@@ -23,16 +23,25 @@ ONE_SIDED = 10  # ops of one side only that are shown
 BEYOND = 1000  # an interval that goes so far tells nothing by its digits
 
 
-@click.command("compare")
+@click.command("compare", epilog="\b\nExample:\n  dltune compare before.json after.json")
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Ops shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=15,
+    show_default=True,
+    metavar="N",
+    help="Show at most N ops.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(a: Path, b: Path, top: int, as_json: bool) -> None:
-    """What got slower or faster from A to B: two profiles, or two bench results.
+    """Compare two profiles, or two bench results.
 
-    Changed machines and versions come first, then what changed most. A change is called slower or
-    faster only when it is more than noise. Exits with 0 whatever changed: gates are `dltune gate`.
+    dltune lists what became slower or faster from A to B. Differences between the machines and
+    versions come first, then the largest changes. dltune reports slower or faster only if the
+    change exceeds the noise. The exit code is 0 whatever changed; use `dltune gate` to check
+    limits.
     """
     from dltune.compare import benches
     from dltune.compare.reading import compared
@@ -50,19 +59,19 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
 
 def _circumstances(found: Sequence[Difference]) -> None:
     if not found:
-        click.echo("same machine, versions, settings and command")
+        click.echo("A and B have the same machine, versions, settings and command")
         return
     rows = [(d.what, d.a, d.b) for d in found]
-    show(Table("not the same in both", columns("", "A", "B"), rows), gap=False)
+    show(Table("differences between A and B", columns("", "A", "B"), rows), gap=False)
 
 
 def _profiles(found: profiles.Comparison, top: int) -> None:
     if not found.same_graph:
-        click.echo("\nthe two steps are different graphs; ops are matched by their keys")
+        click.echo("\nA and B have different step graphs; ops are matched by their keys")
     steps = [(step.name, *_compared(step)) for step in found.steps]
-    heads = (">A ms", ">B ms", ">B/A", ">interval", "verdict", ">spreads")
+    heads = (">A ms", ">B ms", ">B/A", ">95 % interval", "verdict", ">spreads")
     if steps:
-        show(Table("steps, wall time under the job's own settings", columns("step", *heads), steps))
+        show(Table("steps: wall time with the job's own settings", columns("step", *heads), steps))
     rows: list[tuple[Cell, ...]] = [
         (
             Key(op.key),
@@ -76,26 +85,26 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
     if rows:
         a, b = found.total
         title = (
-            f"ops by what they add to a round, of {len(found.ops)} in both: all together "
-            f"{a * 1e3:.1f} ms and {b * 1e3:.1f} ms one by one"
+            f"ops, largest change first ({len(found.ops)} in both; sum of all: "
+            f"A {a * 1e3:.1f} ms, B {b * 1e3:.1f} ms)"
         )
-        show(Table(title, columns("op", ">runs", "threads", ">ms a round", *heads), rows))
+        show(Table(title, columns("op", ">runs", "threads", ">ms per round", *heads), rows))
         verdicts = [op.verdict for op in found.ops]
         click.echo(
             f"\n{verdicts.count('slower')} slower, {verdicts.count('faster')} faster, "
             f"{verdicts.count('noise')} within noise, "
-            f"{verdicts.count('too few samples')} with too few samples to tell"
+            f"{verdicts.count('too few samples')} with too few samples"
         )
     else:
-        click.echo("no op was measured at the same thread count in both")
+        click.echo("no op was measured with the same thread count in both")
     for name, ops in (("only in B", found.appeared), ("only in A", found.went)):
         if ops:
             alone = [(Key(op.key), str(op.count), f"{op.seconds * 1e3:.3f}") for op in ops]
-            one_sided = columns("op", ">runs", ">ms a round on one thread")
+            one_sided = columns("op", ">runs", ">ms per round on one thread")
             show(Table(f"ops {name}", one_sided, alone), ONE_SIDED)
     click.echo(
-        "\nA and B were measured at different moments; a drift of the whole machine between them "
-        "is in every ratio. dltune bench takes turns, which excludes it."
+        "\nA and B were measured at different times, so each ratio includes any change of the "
+        "machine. `dltune bench` measures in turns and excludes such changes."
     )
 
 
@@ -114,10 +123,10 @@ def _benches(found: benches.Comparison) -> None:
         over = (">ratio B/A", ">95 % interval", "verdict")
         show(Table("step times", columns("setting", "pools", *heads, *over), rows))
         click.echo(
-            f"ratio: of the step over {found.reference}'s in the same round; the machine's drift "
-            "between the two benches cancels out in it"
+            f"ratio: step time divided by that of {found.reference} in the same round; changes of "
+            "the machine between A and B cancel out"
             if found.reference
-            else "the references differ, so that ratios over them do not compare"
+            else "A and B have different references, so their ratios cannot be compared"
         )
     else:
         click.echo("no setting was measured in both")

@@ -29,11 +29,13 @@ _CONFIG = click.option(
     "--config",
     "config_path",
     type=_PATH,
-    help="A TOML file with the limits; otherwise [tool.dltune.gate] of pyproject.toml.",
+    help="Read the limits from this TOML file (default: [tool.dltune.gate] in pyproject.toml).",
 )
 _JOB = click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 _FILES = ("output", "junit", "markdown", "gitlab", "trend")
-_OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+_OVERWRITE = click.option(
+    "--overwrite", is_flag=True, help="Replace output files that already exist."
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ class _Outputs:
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     """The options that tell where a result goes, gathered in `outputs`."""
 
-    @click.option("-o", "--output", type=_PATH, help="Write the result as JSON.")
-    @click.option("--junit", type=_PATH, help="Write JUnit XML, a test for each limit.")
-    @click.option("--markdown", type=_PATH, help="Write a comment for a pull request.")
-    @click.option("--gitlab", type=_PATH, help="Write a code quality report for GitLab.")
-    @click.option("--github", is_flag=True, help="Annotate a run of GitHub Actions.")
-    @click.option("--history", type=_PATH, help="Append the result to this file.")
-    @click.option("--trend", type=_PATH, help="Draw the history as SVG.")
+    @click.option("-o", "--output", type=_PATH, help="Write the result as JSON to this file.")
+    @click.option("--junit", type=_PATH, help="Write JUnit XML to this file, one test per limit.")
+    @click.option("--markdown", type=_PATH, help="Write a pull request comment to this file.")
+    @click.option("--gitlab", type=_PATH, help="Write a GitLab code quality report to this file.")
+    @click.option("--github", is_flag=True, help="Print annotations for GitHub Actions on stderr.")
+    @click.option(
+        "--history", type=_PATH, help="Append the result to this file and check it for slow drift."
+    )
+    @click.option("--trend", type=_PATH, help="Draw the history as SVG to this file.")
     @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
     @_OVERWRITE
     @functools.wraps(function)  # click keeps the parameters below in an attribute
@@ -73,20 +77,27 @@ def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     return gathered
 
 
-@click.group("gate", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "gate",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  dltune gate ab --base main -- python train.py",
+)
 def command() -> None:
-    """Hold performance limits: exit 0 when they hold, 1 when one does not, 2 for wrong use."""
+    """Check performance limits: exit 0 if they hold, 1 if a limit fails, 2 on wrong use."""
 
 
-@command.command("ab")
-@click.option("--base", required=True, metavar="REF", help="The revision to compare HEAD with.")
+@command.command(
+    "ab",
+    epilog="\b\nExample:\n  dltune gate ab --base main --markdown gate.md -- python train.py",
+)
+@click.option("--base", required=True, metavar="REF", help="Compare HEAD with this revision.")
 @_CONFIG
 @click.option(
     "--pyperf",
     type=_PATH,
     nargs=2,
     metavar="BASE HEAD",
-    help="Write the measured times of each side for pyperf.",
+    help="Write the measured times of both sides as pyperf files.",
 )
 @_outputs
 @_JOB
@@ -97,10 +108,11 @@ def ab_command(
     outputs: _Outputs,
     job: tuple[str, ...],
 ) -> None:
-    """Compare HEAD with another revision: two checkouts take turns on this machine.
+    """Compare HEAD with another revision, measured in turns.
 
-    A training job's steps are timed inside it; any other command is timed whole. Commit first: only
-    commits are compared. The checkouts are removed afterwards.
+    Both revisions run on this machine. dltune times the steps of a training job, and the whole run
+    of any other command. Only commits are compared, so commit first. The two temporary checkouts
+    are removed at the end.
     """
     from dltune.bench.pyperf_file import require_pyperf
     from dltune.gate.ab import ab, configuration
@@ -123,11 +135,20 @@ def ab_command(
     _tell(found, outputs)
 
 
-@command.command("record")
+@command.command(
+    "record",
+    epilog="\b\nExample:\n  dltune gate record -o baseline.json -- python train.py",
+)
 @_CONFIG
-@click.option("-o", "--output", type=_PATH, required=True, help="The baseline file.")
-@click.option("--rounds", type=click.IntRange(min=2), default=15, show_default=True)
-@click.option("--pyperf", type=_PATH, help="Write the measured times for pyperf.")
+@click.option("-o", "--output", type=_PATH, required=True, help="Write the baseline to this file.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=2),
+    default=15,
+    show_default=True,
+    help="Measure this many rounds.",
+)
+@click.option("--pyperf", type=_PATH, help="Write the measured times as a pyperf file.")
 @_OVERWRITE
 @_JOB
 def record_command(
@@ -138,7 +159,10 @@ def record_command(
     overwrite: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Measure a command here, as a baseline for `dltune gate check` on this machine."""
+    """Measure a command and save a baseline for `check`.
+
+    Use the baseline on the same machine only.
+    """
     from dltune.bench.pyperf_file import require_pyperf
     from dltune.gate import result
     from dltune.gate.ab import configuration
@@ -154,8 +178,9 @@ def record_command(
     side = _here(here, job)
     if rounds < (least := least_baseline(config.confidence)):
         raise UsageError(
-            f"--rounds {rounds}: a baseline of fewer than {least} decides no ratio with confidence "
-            f"{config.confidence:g}"
+            f"--rounds {rounds} is too small: a ratio with confidence {config.confidence:g} needs "
+            f"a baseline of at least {least} rounds",
+            remedy=f"use --rounds {least} or more",
         )
     require_apart((config_path,), (output, pyperf))
     named = {"output": output} | ({"pyperf": pyperf} if pyperf else {})
@@ -163,7 +188,10 @@ def record_command(
         made = measure([side], machine, config, tell=tell, rounds=rounds)
         baseline = result.baseline(made, machine=machine, command=job, commit=_commit(here))
         if not baseline.measured:
-            raise UsageError(f"nothing was measured: {'; '.join(baseline.missing.values())}")
+            raise UsageError(
+                f"nothing was measured: {'; '.join(baseline.missing.values())}",
+                remedy="change the metrics in the configuration",
+            )
         files["output"].write(baseline)
         if pyperf:
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
@@ -173,18 +201,23 @@ def record_command(
 
     for one in baseline.measured:
         middle = figures.quantity(statistics.median(one.values), one.unit)
-        click.echo(f"{visible(one.metric)}: {middle}, {len(one.values)} rounds")
+        click.echo(f"{visible(one.metric)}: {middle}, median of {len(one.values)} rounds")
     for name, why in baseline.missing.items():
         click.echo(f"{visible(name)}: not measured: {visible(why, 400)}")
     click.echo(f"written to {output}; next: dltune gate check {output} -- CMD")
 
 
-@command.command("check")
+@command.command(
+    "check",
+    epilog="\b\nExample:\n  dltune gate check baseline.json -- python train.py",
+)
 @click.argument("baseline", type=_PATH)
 @_CONFIG
-@click.option("--measured", type=_PATH, help="Judge this baseline or pyperf file; run nothing.")
 @click.option(
-    "--other-machine", is_flag=True, help="Compare even if the baseline is of another machine."
+    "--measured", type=_PATH, help="Check this baseline or pyperf file instead of a command."
+)
+@click.option(
+    "--other-machine", is_flag=True, help="Compare with a baseline from another machine too."
 )
 @_outputs
 @_JOB
@@ -196,10 +229,10 @@ def check_command(
     outputs: _Outputs,
     job: tuple[str, ...],
 ) -> None:
-    """Measure a command, and compare with a baseline or a pyperf file.
+    """Compare a command with an earlier baseline or a pyperf file.
 
-    What the machine did differently then is in the comparison: where it may be noisy, `dltune gate
-    ab` is the one to trust.
+    The baseline was measured at another time, so the result includes every change of the machine
+    since then. On a noisy machine use `dltune gate ab`, which measures both sides in turns.
     """
     from dltune.documents.gate import Revision
     from dltune.gate import against, metrics, result
@@ -214,7 +247,7 @@ def check_command(
     machine = topology.local()
     before = against.load(baseline)
     if measured and job:
-        raise UsageError("--measured and a command exclude each other")
+        raise UsageError("--measured cannot be combined with a command", remedy="omit one of them")
     require_apart((config_path, baseline, measured), outputs.written())
     began = time.monotonic()
     with _claimed(outputs.files, outputs.overwrite) as (files, tell):
@@ -228,8 +261,8 @@ def check_command(
         else:
             if before.machine is None:
                 raise UsageError(
-                    f"{baseline} is a pyperf file: no command here shows its benchmarks",
-                    remedy="measure them with pyperf again, and give that file with --measured",
+                    f"{baseline} is a pyperf file; dltune cannot run its benchmarks",
+                    remedy="measure them again with pyperf and pass the new file with --measured",
                 )
             side = _here(here, job)
             note = against.require_machine(before, machine, other=other_machine)
@@ -242,8 +275,8 @@ def check_command(
             )
             if made.kind != before.kind:
                 raise UsageError(
-                    f"{baseline} timed the command {metrics.TIMED[before.kind]}, now it is timed "
-                    f"{metrics.TIMED[made.kind]}",
+                    f"{baseline} was timed {metrics.TIMED[before.kind]}, but the command is now "
+                    f"timed {metrics.TIMED[made.kind]}",
                     remedy="record the baseline again",
                 )
             head = Revision("this checkout", _commit(here))
@@ -266,7 +299,7 @@ def _here(here: Path, job: Sequence[str]) -> Side:
 
     if not job:
         raise UsageError(
-            "no command to measure", remedy="give it after --, as in: -- python train.py"
+            "no command to measure", remedy="add it after --, for example: -- python train.py"
         )
     return Side("head", "this checkout", job, here)
 
@@ -287,11 +320,11 @@ def _require_history(outputs: _Outputs) -> None:
     if outputs.history:
         if outputs.history.resolve() in {path.resolve() for path in outputs.files.values()}:
             raise UsageError(
-                f"{outputs.history} is named for two outputs", remedy="give them two names"
+                f"{outputs.history} is used for two outputs", remedy="use two different files"
             )
         history.load(outputs.history)
     elif "trend" in outputs.files:
-        raise UsageError("--trend draws the history", remedy="give it too: --history FILE")
+        raise UsageError("--trend needs a history to draw", remedy="add --history FILE")
 
 
 @contextlib.contextmanager
@@ -305,7 +338,7 @@ def _claimed(
     resolved = [path.resolve() for path in named.values()]
     for path in resolved:
         if resolved.count(path) > 1:
-            raise UsageError(f"{path} is named for two outputs", remedy="give them two names")
+            raise UsageError(f"{path} is used for two outputs", remedy="use two different files")
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupts.reported())
         files: dict[str, Output] = {
@@ -394,4 +427,4 @@ def _show(found: Result) -> None:
     for note in found.notes:
         click.echo(f"note: {visible(note, 400)}")
     if found.outcome == "undecided":
-        click.echo(f"undecided counts as {'pass' if found.passed else 'fail'} here")
+        click.echo(f"this configuration counts undecided as {'pass' if found.passed else 'fail'}")

@@ -49,7 +49,7 @@ class View:
 
     def summary(self) -> str:
         if self._progress is None:
-            return self._waits_for or "starting the job as given"
+            return self._waits_for or "starting the job as found"
         parts = [
             self._waits_for or self._progress.phase,
             f"best so far: {in_words(self._progress.incumbent)}",
@@ -69,8 +69,8 @@ class View:
             for trial in self._trials[-SHOWN:]
         ]
         both = (
-            Table("", columns("racing", "rounds", "of the time"), racing),
-            Table("", columns("tried", "verdict", "of the time"), done),
+            Table("", columns("candidate", "rounds", "time ratio"), racing),
+            Table("", columns("finished trial", "verdict", "time ratio"), done),
         )
         return [table for table in both if table.rows]
 

@@ -33,15 +33,15 @@ def show(section: SettingsPlan) -> None:
 
 def summary(section: SettingsPlan) -> list[str]:
     """What was chosen and what it gains."""
-    found = [f"this result is partial: {section.partial}"] if section.partial else []
+    found = [f"incomplete result: {section.partial}"] if section.partial else []
     if not section.chosen:
-        found.append("chosen: the job as it was given; nothing was found to help for certain")
+        found.append("chosen: the job as found; no setting was proven to help")
     else:
         found.append(f"chosen: {in_words(section.chosen)} ({section.kind})")
     if section.whole:
-        found.append(f"  over the job as given: {_gain(section.whole)}")
+        found.append(f"  compared with the job as found: {_gain(section.whole)}")
     if section.recommended:
-        found.append(f"  over the recommended threads: {_gain(section.recommended)}")
+        found.append(f"  compared with the recommended threads: {_gain(section.recommended)}")
     return found
 
 
@@ -56,7 +56,7 @@ def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
         if setting.name not in there:
             continue
         lines.append(f"{setting.name} ({setting.kind}): {setting.what}")
-        lines.append(f"  known from: {setting.source}")
+        lines += [f"  helps: {setting.helps}", f"  source: {setting.source}"]
         for trial in trials:
             changed = {*trial.candidate} ^ {*trial.against}
             if any(choice.setting == setting.name for choice in changed):
@@ -75,7 +75,7 @@ def one_trial(trial: Trial) -> str:
     """A trial that has just ended, in a line."""
     import statistics
 
-    over = f", {statistics.median(trial.ratios):.3f} of the time" if trial.ratios else ""
+    over = f", time ratio {statistics.median(trial.ratios):.3f}" if trial.ratios else ""
     return f"{_said(trial)}{over}" + (f" ({tables.cut(trial.why, _WHY)})" if trial.why else "")
 
 
@@ -84,14 +84,11 @@ def _name(untried: Untried) -> str:
 
 
 def _said(trial: Trial) -> str:
-    return f"{in_words(trial.candidate)} beside {in_words(trial.against)}: {trial.verdict}"
+    return f"{in_words(trial.candidate)} against {in_words(trial.against)}: {trial.verdict}"
 
 
 def _gain(measured: Measured) -> str:
-    bounds = interval(measured)
-    if measured.low is not None or measured.high is not None:
-        bounds += f" with {measured.confidence * 100:g}%"
     return (
-        f"{1 / measured.ratio:.2f}x as fast ({measured.ratio:.3f} of the step time, {bounds}, "
-        f"{measured.rounds} rounds)"
+        f"{1 / measured.ratio:.2f}x as fast (step time ratio {measured.ratio:.3f}, "
+        f"{interval(measured)}, {measured.rounds} rounds)"
     )

@@ -96,7 +96,7 @@ def _facts(profile: Profile) -> dict[str, object]:
     return {
         **machine_facts(profile.machine),
         "framework": profile.framework.title,
-        "its build": profile.framework.git,
+        "framework build": profile.framework.git,
         "Python": profile.framework.python,
         "dltune": profile.dltune,
         "intra-op threads": profile.settings.intra,

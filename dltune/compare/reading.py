@@ -18,13 +18,13 @@ def compared(a: Path, b: Path) -> profiles.Comparison | benches.Comparison:
     for path, kind in zip((a, b), kinds, strict=True):
         if kind not in COMPARED:
             raise UsageError(
-                f"{path} is a {kind!r} document, which is not compared",
-                remedy=f"name two files of one kind: {' or '.join(COMPARED)}",
+                f"{path} is a {kind!r} document, which cannot be compared",
+                remedy=f"pass two files of one kind: {' or '.join(COMPARED)}",
             )
     if kinds[0] != kinds[1]:
         raise UsageError(
-            f"{a} is a {kinds[0]} document and {b} a {kinds[1]} one",
-            remedy="compare two profiles, or two bench results",
+            f"{a} is a {kinds[0]} document and {b} a {kinds[1]} document",
+            remedy="pass two profiles, or two bench results",
         )
     if kinds[0] == "dltune.bench":
         results = bench.load(a), bench.load(b)
@@ -40,4 +40,4 @@ def compared(a: Path, b: Path) -> profiles.Comparison | benches.Comparison:
 def _require(path: Path, measured: bool, partial: str | None) -> None:
     if not measured:
         why = f" ({visible(partial)})" if partial else ""
-        raise UsageError(f"{path} holds nothing that was measured{why}", remedy="make it again")
+        raise UsageError(f"{path} contains no measurements{why}", remedy="measure again")

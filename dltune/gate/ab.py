@@ -42,7 +42,7 @@ def ab(
     if not command:
         raise UsageError(
             "no command to measure",
-            remedy="give it after --: dltune gate ab --base main -- python train.py",
+            remedy="add it after --: dltune gate ab --base main -- python train.py",
         )
     require_on_path(command[0])
     repo = worktrees.repository(here)
@@ -68,7 +68,7 @@ def ab(
             slower, notes = where.look(tops, changed, made, machine, config, tell=tell)
             made.notes += notes
     if commits["base"] == commits["head"]:
-        made.notes.append("base and HEAD are the same commit: this is noise against noise")
+        made.notes.append("base and HEAD are the same commit: any difference is noise")
     found = result.result(
         made,
         machine=machine,

@@ -70,17 +70,17 @@ def require_enough(before: Before, metric: str, confidence: float) -> None:
     """Raises UsageError when a baseline lacks what a ratio of the metric is decided by."""
     values = before.values.get(metric)
     if values is None:
-        why = before.missing.get(metric, "it was recorded without it")
+        why = before.missing.get(metric, "it was recorded without this metric")
         raise UsageError(
             f"{before.title} has no {metric}: {why}",
-            remedy="record the baseline again under this configuration",
+            remedy="record the baseline again with this configuration",
         )
     least = least_baseline(confidence)
     if metric not in before.exact and len(values) < least:
         raise UsageError(
-            f"{before.title} has {len(values)} rounds of {metric}; fewer than {least} decide no "
-            f"ratio with confidence {confidence:g}",
-            remedy="record the baseline again, with more --rounds",
+            f"{before.title} has only {len(values)} rounds of {metric}: a ratio with confidence "
+            f"{confidence:g} needs at least {least}",
+            remedy=f"record the baseline again with --rounds {least} or more",
         )
 
 
@@ -90,8 +90,9 @@ def require_command(before: Before, command: Sequence[str]) -> None:
         import shlex
 
         raise UsageError(
-            f"{before.title} is of another command: {visible(shlex.join(before.command))}",
-            remedy="give that command, or record a baseline of this one",
+            f"{before.title} was recorded with another command: "
+            f"{visible(shlex.join(before.command))}",
+            remedy="use that command, or record a new baseline",
         )
 
 
@@ -99,9 +100,9 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
     """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
     if before.kind != now.kind:
         raise UsageError(
-            f"{before.title} timed its command {metrics.TIMED[before.kind]}, {now.title} "
+            f"{before.title} was timed {metrics.TIMED[before.kind]}, but {now.title} "
             f"{metrics.TIMED[now.kind]}",
-            remedy="record both of one command, under one configuration",
+            remedy="record both with the same command and configuration",
         )
     limits = _limits(before, now, config)
     samples = {}
@@ -113,7 +114,7 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
         sample.base, sample.head = list(before.values.get(name, ())), list(now.values.get(name, ()))
         for side in (before, now):
             if name not in side.values:
-                sample.missing = side.missing.get(name, f"{side.title} does not have it")
+                sample.missing = side.missing.get(name, f"{side.title} does not contain it")
     made = Measurement(now.kind, limits, samples)
     made.judge(config.confidence)
     return made
@@ -135,7 +136,7 @@ def _limits(before: Before, now: Before, config: Config) -> tuple[Limit, ...]:
                 found.append(limit)
     if not found:
         raise UsageError(
-            f"{before.title} and {now.title} have nothing in common to judge",
-            remedy=f"the first has {', '.join(map(visible, before.values))}",
+            f"{before.title} and {now.title} have no metric in common for these limits",
+            remedy=f"use the metrics of {before.title}: {', '.join(map(visible, before.values))}",
         )
     return tuple(found)

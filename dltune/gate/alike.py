@@ -47,8 +47,8 @@ def alike(
     drawn = config.hash_seed == "drawn" and HASH_SEED not in os.environ
     if text(Path("/proc/sys/kernel/randomize_va_space")) == "0":
         notes.append(
-            "addresses are not drawn anew here (kernel.randomize_va_space is 0): where memory lies "
-            "may make one side faster in all rounds"
+            "address randomisation is off (kernel.randomize_va_space is 0): the memory layout can "
+            "make one side faster in all rounds"
         )
 
     def variables() -> dict[str, str]:
@@ -69,12 +69,12 @@ def _allocator(
     if config.allocator == OWN:
         return {}
     if of_memory := [one.metric for one in limits if one.metric in _OF_MEMORY[kind]]:
-        notes.append(f"the allocator is left as it is, since {of_memory[0]} is measured")
+        notes.append(f"the allocator stays unchanged because {of_memory[0]} is measured")
         return {}
     setting = by_name("allocator")
     here = Circumstances(machine, tuple(command), os.environ)
     if told := set_by_user(setting, here):
-        notes.append(f"the allocator is the environment's: {told}")
+        notes.append(f"the allocator stays unchanged because the user sets it: {told}")
         return {}
     choice = Choice(setting.name, config.allocator)
     return Applied((choice,), means_of([choice], here)).environment(os.environ)

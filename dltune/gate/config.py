@@ -97,20 +97,27 @@ def load(folder: Path, path: Path | None) -> Config:
     try:
         data = tomllib.loads(files.content(where).decode())
     except UnicodeDecodeError:
-        raise UsageError(f"{where} is not UTF-8 text") from None
+        raise UsageError(f"{where} is not UTF-8 text", remedy="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where} is not TOML: {error}") from None
+        raise UsageError(
+            f"{where} is not TOML: {error}", remedy="correct the syntax there"
+        ) from None
     found: object = data
     for key in ("tool", "dltune", "gate"):
         found = found.get(key) if isinstance(found, dict) else None
     if isinstance(found, dict):
         return parse(found, str(where), "tool.dltune.gate.")
     if found is not None:
-        raise UsageError(f"{where}: tool.dltune.gate must be a table, got {visible(repr(found))}")
+        raise UsageError(
+            f"{where}: tool.dltune.gate must be a table, got {visible(repr(found))}",
+            remedy="start the section with [tool.dltune.gate]",
+        )
     if where.name != PYPROJECT:
         return parse(data, str(where))  # a file of its own has the keys at its top
     if path is not None:
-        raise UsageError(f"{where} has no [tool.dltune.gate]")
+        raise UsageError(
+            f"{where} has no [tool.dltune.gate]", remedy="add that table, or use another --config"
+        )
     return Config()
 
 
@@ -131,7 +138,7 @@ def _values(
     for key, value in table.items():
         here = f"{prefix}{visible(key)}"
         if key not in known:
-            faults.append(f"{here}: no such key; {metrics.near(key, known)}")
+            faults.append(f"{here}: unknown key; {metrics.near(key, known)}")
         elif told := known[key].faults(here, value):
             faults += told
         else:
@@ -145,7 +152,7 @@ def _limits(table: Mapping[str, object], here: str, faults: list[str]) -> tuple[
         at = f"{here}.{visible(name)}"
         if metrics.metric(name) is None:
             known = [*metrics.METRICS, "ops:PATTERN", "pyperf:PATTERN"]
-            faults.append(f"{at}: no such metric; {metrics.near(name, known)}")
+            faults.append(f"{at}: unknown metric; {metrics.near(name, known)}")
         elif isinstance(value, dict):
             limits.append(_limit(name, value, at, faults))
         else:
@@ -161,9 +168,9 @@ def _limit(name: str, table: Mapping[str, object], here: str, faults: list[str])
             known["field"] = _TEXT
     values = _values(table, known, f"{here}.", faults)
     if not {"ratio", "at_most"} & table.keys():
-        faults.append(f"{here} must have ratio or at_most, got neither")
+        faults.append(f"{here} must have ratio or at_most")
     if "document" in values and name != "plan_step_time" and "field" not in table:
-        faults.append(f"{here} must name the field to read, as in field = 'summary.ratio'")
+        faults.append(f"{here} must have a field to read, such as field = 'summary.ratio'")
     return Limit(name, **values)
 
 
@@ -176,15 +183,19 @@ _LEVEL = Bound(
     "a number from 0.5 to 0.9999", lambda value: _is_number(value) and 0.5 <= value <= 0.9999
 )
 _FLOATS = (_POSITIVE, _LEVEL)
-_TEXT = Bound("a text", lambda value: isinstance(value, str) and bool(value.strip()))
-_LIMITS = Bound("limits, as in { ratio = 1.03 }", lambda value: isinstance(value, dict))
+_TEXT = Bound(
+    "a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip())
+)
+_LIMITS = Bound(
+    "a table of limits, such as { ratio = 1.03 }", lambda value: isinstance(value, dict)
+)
 _KEYS = {
     "timed": one_of(("auto", "steps", "whole"), "auto, steps, whole"),
     "build": _TEXT,
     "confidence": _LEVEL,
     "budget": _POSITIVE,
     "undecided": Bound(
-        'pass, fail, or as in "pass below 5 %"',
+        '"pass", "fail", or a bound such as "pass below 5 %"',
         lambda value: (
             value in ("pass", "fail") or (isinstance(value, str) and bool(_BELOW.fullmatch(value)))
         ),

@@ -48,8 +48,8 @@ class Disturbance:
             stood = cgroups.throttled(os.getpid())
             if stood is not None and standing is not None:
                 cpus = len(os.sched_getaffinity(0))
-                self.during["a CPU quota was used up"] += stood - standing > most * cpus
-            self.during["memory was short"] += any(
+                self.during["the CPU quota was used up"] += stood - standing > most * cpus
+            self.during["memory was short of demand"] += any(
                 one.some > SHARE for one in pressure.shares() if one.resource == "memory"
             )
             return False
@@ -59,8 +59,8 @@ class Disturbance:
     @property
     def notes(self) -> list[str]:
         """What to tell of it, sentences."""
-        again = "the hypervisor gave CPU time to other machines; these were taken again"
-        turns = f"{self.again} turn{'s' * (self.again > 1)} of both sides"
-        told = [f"{again}: {turns}"] if self.again else []
-        of = f"of {self.kept} turns of both sides"
+        turns = f"{self.again} pair{'s' * (self.again > 1)} of turns"
+        again = f"{turns} repeated because the hypervisor gave CPU time to other machines"
+        told = [again] if self.again else []
+        of = f"of {self.kept} pairs of turns"
         return told + [f"{why} in {count} {of}" for why, count in self.during.items() if count]

@@ -14,7 +14,7 @@ from dltune.gate.config import Limit
 from dltune.planners import plan as plan_document
 from dltune.visible import visible
 
-REPORTS = {"io_amplification": "an I/O report", "background_share": "a Horovod report"}
+REPORTS = {"io_amplification": "I/O report", "background_share": "Horovod report"}
 
 
 def value(limit: Limit, folder: Path) -> float:
@@ -27,7 +27,9 @@ def value(limit: Limit, folder: Path) -> float:
     try:
         found: object = msgspec.json.decode(files.content(path))
     except files.NOT_JSON as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+        raise UsageError(
+            f"{path} is not JSON: {error}", remedy="correct `document` in the configuration"
+        ) from None
     assert limit.field is not None
     for part in limit.field.split("."):
         if isinstance(found, dict) and part in found:
@@ -35,9 +37,15 @@ def value(limit: Limit, folder: Path) -> float:
         elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
             found = found[int(part)]
         else:
-            raise UsageError(f"{path} has no {visible(limit.field)!r}: there is no {part!r}")
+            raise UsageError(
+                f"{path} has no field {visible(limit.field)!r}: {part!r} is missing",
+                remedy="correct `field` in the configuration",
+            )
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise UsageError(f"{path}: {visible(limit.field)} is not a number")
+        raise UsageError(
+            f"{path}: {visible(limit.field)} is not a number",
+            remedy="correct `field` in the configuration",
+        )
     refuse(str(path), AMOUNT.faults(visible(limit.field), found))
     return float(found)
 
@@ -47,7 +55,10 @@ def _predicted(path: Path) -> float:
     plan = plan_document.load(path)
     section = plan.of(Threads)
     if section is None:
-        raise UsageError(f"{path} has no section for threads, which predicts a step")
+        raise UsageError(
+            f"{path} predicts no step time: it has no threads section",
+            remedy="use a plan made by `dltune plan`",
+        )
     return {p.setting: p.seconds for p in section.predictions}[section.strategy]
 
 
@@ -56,5 +67,5 @@ def why_missing(limit: Limit) -> str | None:
     if limit.document is not None:
         return None
     if limit.metric == "plan_step_time":
-        return "no plan is given (document = 'plan.json')"
-    return f"{REPORTS[limit.metric]} is not given (document = ..., field = ...)"
+        return "no plan is configured (document = 'plan.json')"
+    return f"no {REPORTS[limit.metric]} is configured (document = ..., field = ...)"

@@ -102,9 +102,9 @@ def _verdict(course: _Course) -> Verdict:
         base=None,
         head=last.head,
         rounds=count,
-        why=f"it drifts: {ratio - 1:+.1%} over {count} gate{'s' * (count != 1)} since "
-        f"{since.head[:10]} of {since.created[:10]}, of which none failed; without a drift there "
-        f"is one such alarm of a metric in {ALARMS} gates at most",
+        why=f"slow drift: {ratio - 1:+.1%} over {count} gate{'s' * (count != 1)} since "
+        f"{since.head[:10]} of {since.created[:10]}, although none of them failed; without drift, "
+        f"a metric raises at most one such alarm in {ALARMS} gates",
     )
 
 

@@ -61,8 +61,8 @@ def table(result: Result) -> Table:
     """Of each limit: what was measured, and what that means."""
     heads = ("metric", *(f">{column}" for column in COLUMNS), "verdict", "+why")
     return Table(
-        f"limits of {result.head.name} against {result.base.name}, {result.seconds:.0f} s, "
-        f"intervals hold with {result.confidence:.3g} at every look",
+        f"limits of {result.head.name} against {result.base.name} ({result.seconds:.0f} s, "
+        f"{result.confidence * 100:.4g} % intervals)",
         columns(*heads),
         [(Key(limited(v)), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
     )
@@ -74,8 +74,8 @@ def where(result: Result) -> Table | None:
         return None
     of = "a step" if result.kind == "steps" else "the command"
     return Table(
-        f"what got slower in {of}: means of some more rounds, intervals of 95 %",
-        columns("", "what", ">base", ">head", ">longer by", ">interval", ""),
+        f"slower parts of {of} (means of extra rounds, 95 % intervals)",
+        columns("kind", "name", ">base", ">head", ">slower by", ">interval", ""),
         [
             (
                 {"part": "part", "op": "op", "python": "Python"}[one.kind],
@@ -99,9 +99,9 @@ def undecided(verdict: Verdict) -> str:
         told.append(f"it is at most {most:.1%} above {above}")
     if verdict.needed is not None:
         more = verdict.needed - verdict.rounds
-        told.append(f"some {more} more round{'s' * (more != 1)} would decide it")
+        told.append(f"about {more} more round{'s' * (more != 1)} would decide it")
     elif verdict.median is not None and verdict.high is not None:
-        told.append("no number of rounds that can be foreseen would decide it")
+        told.append("the number of rounds that would decide it cannot be estimated")
     return "; ".join(told)
 
 

@@ -20,7 +20,7 @@ GITLAB: dict[Outcome, str] = {"fail": "major", "undecided": "info"}
 LONGEST = 1000
 HEADS: dict[Outcome, str] = {
     "pass": "✅ performance limits hold",
-    "fail": "❌ a performance limit does not hold",
+    "fail": "❌ a performance limit failed",
     "undecided": "❔ performance limits are undecided",
 }
 SIGNS: dict[Outcome, str] = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
@@ -124,7 +124,7 @@ def markdown(result: Result) -> str:
     cores = len(result.machine.cores)
     lines += [
         "",
-        f"<sub>{result.confidence * 100:.4g}% intervals that hold at every look; "
+        f"<sub>{result.confidence * 100:.4g} % intervals, valid after every round; "
         f"{result.seconds:.0f} s on {cores} core{'s' * (cores != 1)} of "
         f"{code(result.machine.name, 80)}; dltune {code(result.dltune)}</sub>",
     ]

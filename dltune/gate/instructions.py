@@ -62,7 +62,10 @@ def callgrind(side: Side, *, timeout: float) -> float:
         whole.run(under, timeout=timeout)
         counts = [total(path.read_bytes()) for path in folder.glob("out.*")]
         if not counts:
-            raise UsageError(f"in {side.title}: callgrind counted nothing")
+            raise UsageError(
+                f"in {side.title}: callgrind counted no instructions",
+                remedy="check that valgrind works here: valgrind --tool=callgrind true",
+            )
         return float(sum(counts))
 
 
@@ -70,5 +73,8 @@ def total(out: bytes) -> int:
     """The instructions in one of callgrind's files. Raises UsageError when they are not there."""
     found = TOTALS.findall(out)
     if not found:
-        raise UsageError("a file of callgrind's has no totals")
+        raise UsageError(
+            "callgrind's output has no totals",
+            remedy="check that valgrind works here: valgrind --tool=callgrind true",
+        )
     return int(found[-1])

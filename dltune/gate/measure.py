@@ -101,7 +101,7 @@ def measure(
             if sample.exact != (name in exact):
                 ways = {True: "counted once", False: "measured in every round"}
                 raise UsageError(
-                    f"{name} of the baseline was {ways[name in exact]}, here it is "
+                    f"{name} was {ways[name in exact]} in the baseline, but here it is "
                     f"{ways[sample.exact]}",
                     remedy="record the baseline again",
                 )
@@ -138,9 +138,9 @@ def _steps(config: Config) -> bool | None:
             known = metrics.metric(limit.metric)
             if known and known.kinds and needs not in known.kinds:
                 raise UsageError(
-                    f"{config.source}: {limit.metric} is not shown by a command timed "
+                    f"{config.source}: {limit.metric} cannot be measured for a command timed "
                     f"{metrics.TIMED[needs]}",
-                    remedy="change `timed`, or leave the metric out",
+                    remedy="change `timed`, or remove the metric",
                 )
         return needs == "steps"
     kinds = [set(m.kinds) for limit in config.limits if (m := metrics.metric(limit.metric))
@@ -148,9 +148,9 @@ def _steps(config: Config) -> bool | None:
     common = set.intersection(*kinds) if kinds else {"steps", "whole"}
     if not common:
         raise UsageError(
-            f"{config.source}: its metrics are of steps and of whole commands; no command shows "
-            "both",
-            remedy="keep them in two files, each with its gate",
+            f"{config.source}: some metrics need a job's steps, others a whole command; one gate "
+            "cannot measure both",
+            remedy="put them in two files and run one gate for each",
         )
     return None if len(common) == 2 else common == {"steps"}
 
@@ -170,13 +170,13 @@ def _samples(
                 for side in sides:
                     sample.of(side.name).append(documents.value(limit, side.folder))
         elif limit.metric.startswith(metrics.BENCHMARK):
-            sample.missing = "it is read from a pyperf file, and none is given"
+            sample.missing = "it needs a pyperf file"
         elif limit.metric == "instructions" and (why := instructions.why_no_counter()):
             sample.exact = True
             if shutil.which("valgrind") is None:
                 sample.missing = f"{why}, and valgrind is not installed"
                 continue
-            tell("counting instructions under callgrind, which takes a while")
+            tell("counting instructions with callgrind, about 50 times slower than a plain run")
             for side in sides:
                 counted = instructions.callgrind(side, timeout=config.timeout)
                 sample.of(side.name).append(counted)
@@ -255,7 +255,8 @@ def _spent(config: Config, verdicts: Sequence[Verdict], pace: float) -> str:
     told = f"the budget of {config.budget:g} s was spent"
     open_ = [verdict.needed for verdict in verdicts if verdict.outcome == "undecided"]
     if needed := max((rounds for rounds in open_ if rounds is not None), default=0):
-        told += f"; a budget of about {math.ceil(needed * pace / 60)} min would decide what can be"
+        minutes = math.ceil(needed * pace / 60)
+        told += f"; about {minutes} min would decide every limit that can be decided"
     return told
 
 

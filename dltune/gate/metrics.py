@@ -23,7 +23,7 @@ class Metric:
 
 
 BOTH: tuple[Kind, ...] = ("steps", "whole")
-TIMED: dict[Kind, str] = {"steps": "by its steps", "whole": "whole"}
+TIMED: dict[Kind, str] = {"steps": "by its steps", "whole": "as a whole"}
 METRICS = {
     metric.name: metric
     for metric in (
@@ -70,4 +70,4 @@ def near(name: str, known: Iterable[str]) -> str:
     known = list(known)
     if close := difflib.get_close_matches(name, known, n=3, cutoff=0.6):
         return f"did you mean {' or '.join(close)}?"
-    return f"there are {', '.join(known)}"
+    return f"use one of {', '.join(known)}"

@@ -16,6 +16,7 @@ from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 
 LOOK_SECONDS = 2.0
+LONGER = "increase `timeout` in the configuration"
 
 
 def look(
@@ -47,7 +48,7 @@ def look(
     with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
         with side.start(log, greet=greet) as job:
-            tell(f"a first run in {side.title}")
+            tell(f"first run in {side.title}")
             for event in job.events(min(0.5, timeout)):
                 if event is not None:
                     seen.add(event.message)
@@ -58,7 +59,7 @@ def look(
                     return tuple(graphs[target].signature for target in found.targets)
                 if time.monotonic() - began > timeout:
                     what = f"the command took longer than {timeout:g} s"
-                    raise blame(side, f"{what}, and no step repeated", log)
+                    raise blame(side, f"{what}, and no step repeated", log, remedy=LONGER)
                 if steps and time.monotonic() - looked > LOOK_SECONDS:
                     looked = time.monotonic()
                     for process in processes:

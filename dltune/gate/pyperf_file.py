@@ -54,7 +54,9 @@ def load(path: Path) -> dict[str, list[float]]:
     try:
         suite = msgspec.json.decode(files.content(path), type=_Suite)
     except files.NOT_JSON as error:
-        raise UsageError(f"{path} is not a pyperf file: {error}") from None
+        raise UsageError(
+            f"{path} is not a pyperf file: {error}", remedy="pass a file written by pyperf"
+        ) from None
     found: dict[str, list[float]] = {}
     for number, benchmark in enumerate(suite.benchmarks):
         told = [*(run.metadata for run in benchmark.runs), benchmark.metadata, suite.metadata]
@@ -63,7 +65,8 @@ def load(path: Path) -> dict[str, list[float]]:
         if units != {"second"}:
             raise UsageError(
                 f"{path}: {visible(name)} is in {visible(', '.join(units - {'second'}))}, not in "
-                "seconds"
+                "seconds",
+                remedy="remove that benchmark from the file",
             )
         runs = [run.values for run in benchmark.runs if run.values]
         times = [time for values in runs for time in values]
@@ -72,5 +75,5 @@ def load(path: Path) -> dict[str, list[float]]:
         if rounds:
             found[BENCHMARK + name] = rounds
     if not found:
-        raise UsageError(f"{path} holds no value of any benchmark")
+        raise UsageError(f"{path} contains no benchmark values", remedy="measure again with pyperf")
     return found

@@ -1,4 +1,4 @@
-"""A pytest plugin: with `--dltune-gate` a project's own tests hold performance limits.
+"""A pytest plugin: with `--dltune-gate` a project's own tests check performance limits.
 
     def test_parsing_is_fast(dltune_gate):
         dltune_gate.within(2e-3, lambda: parse(TEXT))             # seconds
@@ -6,7 +6,7 @@
     def test_new_is_no_slower(dltune_gate):
         dltune_gate.ratio(1.05, new=lambda: new(x), base=lambda: old(x))
 
-Without the option such tests are skipped: a machine that does other things is no place for them.
+Without the option pytest skips such tests, because other work on the machine would disturb them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dltune-gate",
         action="store_true",
-        help="hold the performance limits of tests that use the fixture dltune_gate",
+        help="check performance limits in tests that use the fixture dltune_gate",
     )
 
 
@@ -53,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Gate:
-    """Holds limits of functions, with the confidence, budget and meaning of undecided that
-    [tool.dltune.gate] gives. `verdicts` are those of this test so far."""
+    """Checks limits of functions with the confidence, budget and handling of undecided results
+    that [tool.dltune.gate] sets. `verdicts` holds the verdicts of this test so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -73,8 +73,8 @@ class Gate:
     def ratio(
         self, limit: float, *, new: Callable[[], object], base: Callable[[], object]
     ) -> Verdict:
-        """Fail the test when `new` takes more than `limit` times as long as `base`: they take
-        turns, in an order drawn by lot."""
+        """Fail the test when `new` takes more than `limit` times as long as `base`. The two run in
+        turns, in random order."""
         from dltune.gate.config import Limit
 
         calls = {new: _calls(new), base: _calls(base)}
@@ -121,9 +121,9 @@ _CONFIG: pytest.StashKey[Config] = pytest.StashKey()
 
 @pytest.fixture
 def dltune_gate(request: pytest.FixtureRequest) -> Gate:
-    """Holds performance limits; needs --dltune-gate."""
+    """Check performance limits (requires --dltune-gate)."""
     if _CONFIG not in request.config.stash:
-        pytest.skip("performance limits are held with --dltune-gate")
+        pytest.skip("performance limits are checked only with --dltune-gate")
     return Gate(request.config.stash[_CONFIG])
 
 

@@ -74,8 +74,8 @@ def require_own_files(repo: Repository, command: Sequence[str]) -> None:
         path = Path(value)
         if path.is_absolute() and path.exists() and worktrees.tracked(repo, path):
             raise UsageError(
-                f"{visible(argument)} names this checkout's file: base and head would both run it",
-                remedy="name it relative to this folder",
+                f"{visible(argument)} is an absolute path: base and head would run the same file",
+                remedy="use a path relative to this folder",
             )
 
 
@@ -83,7 +83,9 @@ def require_on_path(program: str) -> None:
     """Raises UsageError when a program by its name alone is not there; one by a path may still be
     built."""
     if os.sep not in program and shutil.which(program) is None:
-        raise UsageError(f"command not found: {visible(program)}")
+        raise UsageError(
+            f"command not found: {visible(program)}", remedy="check the name, or install it"
+        )
 
 
 def in_checkout(name: str, revision: str, checkout: Checkout, command: Sequence[str]) -> Side:
@@ -120,11 +122,14 @@ def _program(program: str, folder: Path, here: Path) -> str:
         return program
     found = [path for path in (folder / program, here / program) if path.exists()]
     if not found:
-        raise UsageError(f"command not found: {visible(program)}, neither in {folder} nor here")
+        raise UsageError(
+            f"command not found: {visible(program)}, neither in {folder} nor in {here}",
+            remedy="check the path, or set `build` in the configuration to a command that makes it",
+        )
     if not os.access(found[0], os.X_OK) or found[0].is_dir():
         raise UsageError(
             f"cannot start {visible(program)}: it is not executable",
-            remedy="name the interpreter too, as in: -- python train.py",
+            remedy="start it with its interpreter, for example: -- python train.py",
         )
     return str(found[0])
 

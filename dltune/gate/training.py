@@ -3,7 +3,8 @@
 The processes of a launch are started together and wait at the step barrier unless they have their
 turn, as in a bench. A process keeps what it was given at its start (where its memory lies, which
 cache lines meet), so that a launch differs from the next by more than its rounds from one another:
-a few rounds make a launch, and many launches a verdict (docs/explanation/decisions/gate-launches.md).
+a few rounds make a launch, and many launches a verdict
+(docs/explanation/decisions/gate-launches.md).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ENOUGH = 6.0
 RECORDED = 4
 LOOKS_A_SECOND = 50
 PLAIN, RECORDING = 1, 2
-SHORT = "let it train for more steps, or set fewer rounds_per_launch or seconds_per_turn"
+SHORT = "let it train for more steps, or reduce rounds_per_launch or seconds_per_turn"
 
 
 @dataclass
@@ -295,7 +296,7 @@ def _culprit(observers: Sequence[_Observer]) -> _Observer:
 def _ended(observers: Sequence[_Observer]) -> UsageError:
     culprit = _culprit(observers)
     code = culprit.runner.exit_code
-    what = f"the job ended with exit code {code} before its turns were over"
+    what = f"the job ended with exit code {code} before it was measured"
     return blame(culprit.side, what, culprit.log, remedy=None if code else SHORT)
 
 

@@ -94,7 +94,7 @@ def _verdict(over: Over, limit: float, sample: Sample, confidence: float) -> Ver
     if sample.missing or not sample.head or (over == "ratio" and not sample.base):
         interval = None
         outcome: Outcome = "undecided"
-        why = f"not measured: {sample.missing or 'nothing was seen of it'}"
+        why = f"not measured: {sample.missing or 'no value was observed'}"
     else:
         interval = (_ratio if over == "ratio" else _value)(sample, confidence)
         outcome, why = _outcome(over, limit, sample, interval)
@@ -167,14 +167,14 @@ def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tu
     if unbounded and over == "ratio" and not (sample.paired or sample.exact):
         few = f"{rounds} rounds against {len(sample.base)} are too few for an interval"
         return "undecided", few
-    lies = "" if sample.exact else "the whole interval lies "
+    subject = "the value is" if sample.exact else "the whole interval is"
     if interval.high <= limit:
-        return "pass", f"{lies}within the limit"
+        return "pass", f"{subject} at or below the limit"
     if interval.low > limit:
-        return "fail", f"{lies}beyond the limit"
+        return "fail", f"{subject} above the limit"
     if unbounded:
         few = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
         return "undecided", few
     if over == "ratio" and not (sample.paired or sample.exact):
-        return "undecided", "the interval holds the limit; a baseline of more rounds narrows it"
-    return "undecided", "the interval holds the limit"
+        return "undecided", "the interval includes the limit; record more --rounds"
+    return "undecided", "the interval includes the limit"

@@ -85,23 +85,23 @@ def look(
             pace = (time.monotonic() - began) / number if number else 0.0
             if number >= LEAST_ROUNDS and pace * (number + 1) > SHARE * config.budget:
                 break
-            tell(f"what got slower: round {number + 1} of {ROUNDS}")
+            tell(f"locating the slowdown: round {number + 1} of {ROUNDS}")
             amounts = dict(_round(tops, made, machine, config, lines, notes))
             for name, known in seen.items():
                 known.append(amounts.get(name, {}))
     except UsageError as error:
-        notes[f"what got slower is not known: {error}"] = None
+        notes[f"cannot locate the slowdown: {error}"] = None
     except KeyboardInterrupt:
-        notes["what got slower was not looked for to the end: interrupted"] = None
+        notes["locating the slowdown was interrupted"] = None
     found = tuple(
         Slower(kind, _titled(kind, what, lines), *figures, _touched(kind, what, changed))
         for kind, what, figures in slower(seen["base"], seen["head"])
     )
     if not found and not notes:
         if not any(map(any, seen.values())):
-            notes["nothing was seen within the two: what got slower is not known"] = None
+            notes["cannot locate the slowdown: no part of the work was observed"] = None
         else:
-            notes["what got slower does not stand out from the noise of its parts"] = None
+            notes["cannot locate the slowdown: no part is slower beyond noise"] = None
     return found, list(notes)
 
 
@@ -165,9 +165,7 @@ def _round(
         if seen is None:
             continue
         if seen.why_no_stacks:
-            notes[f"which function of Python takes the time is not known: {seen.why_no_stacks}"] = (
-                None
-            )
+            notes[f"the slow Python function is unknown: {seen.why_no_stacks}"] = None
         amounts = _within(seen)
         main = [stack for stack in seen.stacks if stack.thread == seen.pid]
         if sum(stack.looks for stack in main) >= LEAST_LOOKS:
@@ -222,7 +220,7 @@ def _looked_at(side: Side, timeout: float) -> list[Stack]:
     """What the main thread of a command was at. Raises UsageError where py-spy cannot tell."""
     command, why = usable()
     if command is None:
-        raise UsageError(why)
+        raise UsageError(why, remedy=None)
     with tempfile.TemporaryDirectory(prefix="dltune-", dir=side.temporary) as folder:
         file = Path(folder) / "stacks"
         under = side.under(looks.recording(command, file, training.LOOKS_A_SECOND))
@@ -230,8 +228,8 @@ def _looked_at(side: Side, timeout: float) -> list[Stack]:
             whole.run(under, timeout=timeout)
             stacks = list(looks.parse(file.read_text(errors="replace").splitlines()))
         except (UsageError, OSError) as error:
-            told = "py-spy could not look into the command, which must be a Python"
-            raise UsageError(f"{told} ({error})") from None
+            message = f"py-spy could not sample the command, which must run Python ({error})"
+            raise UsageError(message, remedy=None) from None
         return [s for s in stacks if s.frames and s.frames[-1].name not in _THREADS]
 
 

@@ -36,11 +36,16 @@ def run(side: Side, *, timeout: float, counter: Counter | None = None) -> dict[s
         with open(log, "wb") as file:
             told, late = _accounted(side, file, timeout, counter)
         if late:
-            raise blame(side, f"the command took longer than {timeout:g} s", log)
+            raise blame(
+                side,
+                f"the command took longer than {timeout:g} s",
+                log,
+                remedy="increase `timeout` in the configuration",
+            )
         if errno := told.get("errno"):
             raise blame(side, f"cannot start {side.command[0]}: {os.strerror(errno)}")
         if (code := told.get("exit_code")) is None:
-            raise blame(side, "the command was ended from outside", log)
+            raise blame(side, "another process killed the command", log)
         if code:
             shown = code if code > 0 else 128 - code
             raise blame(side, f"the command ended with exit code {shown}", log)
@@ -54,7 +59,9 @@ def build(side: Side, script: str, timeout: float) -> None:
     try:
         run(replace(side, command=["sh", "-c", script]), timeout=timeout)
     except UsageError as error:
-        raise UsageError(f"the build failed {error}", remedy="build = ... names it") from None
+        raise UsageError(
+            f"the build failed {error}", remedy="check `build` in the configuration"
+        ) from None
 
 
 def _accounted(

@@ -43,12 +43,12 @@ class Checkout:
 def repository(folder: Path) -> Repository:
     """The repository that `folder` is in. Raises UsageError when there is none."""
     if shutil.which("git") is None:
-        raise UsageError("git is not installed", remedy="install it: checkouts are made with it")
+        raise UsageError("git is not installed", remedy="install git")
     done = _git(folder, "rev-parse", "--show-toplevel")
     if done.returncode:
         raise UsageError(
             f"{folder} is not in a git repository: {_said(done)}",
-            remedy="start it in the project's folder",
+            remedy="run dltune in the project's folder",
         )
     top = Path(done.stdout.rstrip("\n"))
     return Repository(top, folder.resolve().relative_to(top.resolve()))
@@ -63,9 +63,9 @@ def commit_of(repo: Repository, revision: str) -> str:
         shallow = _git(repo.top, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
         raise UsageError(
             f"there is no revision {visible(revision)!r} in {repo.top}",
-            remedy="this clone is shallow: fetch the history first (fetch-depth: 0)"
+            remedy="fetch the whole history first: this clone is shallow (in CI: fetch-depth: 0)"
             if shallow
-            else "`git log` shows those there are; fetch the branch if it is a remote one",
+            else "check the name with `git log`, or fetch the branch first",
         )
     return done.stdout.split()[-1]
 
@@ -75,14 +75,14 @@ def require_clean(repo: Repository) -> None:
     not be in the checkout that is measured."""
     done = _git(repo.top, "status", "--porcelain", "--untracked-files=no")
     if done.returncode:
-        raise UsageError(f"git status failed in {repo.top}: {_said(done)}")
+        raise UsageError(f"git status failed in {repo.top}: {_said(done)}", remedy=None)
     changed = [line[3:] for line in done.stdout.splitlines()]
     if changed:
         names = ", ".join(visible(name, 80) for name in changed[:5])
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise UsageError(
-            f"the work tree has changes that are in no commit: {names}{more}",
-            remedy="commit them, or put them aside with `git stash`: only commits are compared",
+            f"the work tree has uncommitted changes: {names}{more}",
+            remedy="commit them, or set them aside with `git stash`: only commits are compared",
         )
 
 
@@ -113,8 +113,8 @@ def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str
         home = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     except OSError as error:
         raise UsageError(
-            f"there is no room for two checkouts: {error.strerror}",
-            remedy="name a folder for temporary files that has room: TMPDIR=...",
+            f"cannot create a folder for two checkouts: {error.strerror}",
+            remedy="set TMPDIR to a folder with enough space",
         ) from None
     made: list[Path] = []
     with open(home / LOCK, "w") as alive:
@@ -126,12 +126,14 @@ def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str
                 made.append(top)
                 done = _git(repo.top, "worktree", "add", "--detach", "--force", str(top), commit)
                 if done.returncode:
-                    raise UsageError(f"git cannot check out {commit[:12]}: {_said(done)}")
+                    raise UsageError(
+                        f"git cannot check out {commit[:12]}: {_said(done)}", remedy=None
+                    )
                 folder = top / repo.inner
                 if not folder.is_dir():
                     raise UsageError(
                         f"{commit[:12]} ({name}) has no folder {repo.inner}",
-                        remedy="start it in a folder that both revisions have",
+                        remedy="run dltune in a folder that exists in both revisions",
                     )
                 temporary = home / f"{name}-temporary"
                 temporary.mkdir()

@@ -146,7 +146,7 @@ class Measured:
         try:
             if candidate not in self._starting:
                 if choice := self._in_force(candidate):
-                    raise no_effect(candidate, choice, "the job is like that as it is given")
+                    raise no_effect(candidate, choice, "the job already has this value")
                 self._launch(candidate)
             self._wait()
             self._stands[candidate] = self._standing(self._starting.pop(candidate))
@@ -231,7 +231,7 @@ class Measured:
         first = max(WARM_UP + 1, FIRST_EXECUTIONS // tried.per_execution)
         found = first_turn(tried, TURN_SECONDS, SHORT_STEPS, idle, first)
         if found is None:
-            raise failed(UsageError(TOO_SELDOM), log)
+            raise failed(UsageError(TOO_SELDOM, remedy=None), log)
         step, each = found.seconds / found.steps, found.executions / found.steps
         return found.shortened(found.share) if step < LONG else self._long(tried, step, each)
 
@@ -277,7 +277,7 @@ class Measured:
                     self._typical += typical * len(steps)
                     self._counted += sum(steps)
                 return typical / stand.tried.per_execution
-        raise failed(UsageError(TOO_SELDOM), stand.log)
+        raise failed(UsageError(TOO_SELDOM, remedy=None), stand.log)
 
     def _patient(self, log: Path, limit: float) -> Callable[[], None]:
         """To be called while a job has its turn: hears the others; ends the turn after `limit`
@@ -287,7 +287,7 @@ class Measured:
         def idle() -> None:
             self._hear()
             if time.monotonic() > ends:
-                raise failed(UsageError(f"it hung for {limit:.0f} s"), log)
+                raise failed(UsageError(f"it hung for {limit:.0f} s", remedy=None), log)
 
         return idle
 
@@ -301,8 +301,7 @@ class Measured:
         """Raises UsageError."""
         if self.framework and self.framework.title != found.title:
             raise UsageError(
-                f"the job has {found.title}; the search that is taken up was on "
-                f"{self.framework.title}",
-                remedy="leave --resume out to begin anew",
+                f"the job uses {found.title}, but the saved search used {self.framework.title}",
+                remedy="omit --resume to start again",
             )
         self.framework = found

@@ -15,7 +15,7 @@ from dltune.tune.tried import Tried
 # of the job's output, in a reason
 SHOWN_LINES = 3
 PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
-TOO_SELDOM = "its main step graph runs too seldom among the others to be timed"
+TOO_SELDOM = "its main step graph runs too rarely to be timed"
 
 
 class RefusedError(Exception):
@@ -43,9 +43,9 @@ def ended(tried: Tried, log: Path) -> RefusedError:
     if tried.steps is None:
         why = f"exit code {code} before its steps were known"
         if tried.applied.choices and any(map(PORT_TAKEN.search, last_lines(log))):
-            why = f"another of its jobs has the port that it wants; {why}"
+            why = f"another candidate's job already uses its port; {why}"
         return failed(tried.why_no_step(), log, why)
-    message = f"the job ended with exit code {code} before enough was measured"
+    message = f"the job ended with exit code {code} before enough steps were measured"
     if code:
         return failed(JobFailed(message, code), log, f"exit code {code} while it was measured")
     return failed(UsageError(message, remedy="let it train for more steps"), log)
@@ -54,4 +54,4 @@ def ended(tried: Tried, log: Path) -> RefusedError:
 def no_effect(candidate: Candidate, choice: Choice, why: str) -> RefusedError:
     """There is nothing that one of the candidate's choices acts on."""
     said = why if len(candidate) == 1 else f"{choice}: {why}"
-    return RefusedError(Refused("no effect", said), UsageError(said))
+    return RefusedError(Refused("no effect", said), UsageError(said, remedy=None))

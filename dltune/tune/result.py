@@ -12,7 +12,7 @@ from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
 from dltune.tune.wanted import idle
 
-UNCONFIRMED = "the final rounds did not agree, so the job stays as it was given"
+UNCONFIRMED = "the final rounds did not confirm the gain, so the job stays as found"
 
 
 def section(
@@ -51,7 +51,7 @@ def _foreign(search: Search) -> Iterator[Untried]:
     }
     for (name, value), framework in left.items():
         assert framework is not None  # it would be for any
-        yield Untried(name, value, f"it is for jobs of {TITLES[framework]}")
+        yield Untried(name, value, f"it applies only to {TITLES[framework]} jobs")
 
 
 def _last(trials: Sequence[Trial]) -> Iterator[Trial]:
@@ -88,7 +88,7 @@ def _unconfirmed(search: Search, final: Final, kinds: Mapping[Choice, Kind]) -> 
         kind=furthest(kinds[choice] for choice in search.incumbent),
         verdict=verdict_of(final.whole, FINAL_CONFIDENCE),
         measured=measured(final.whole, FINAL_CONFIDENCE),
-        why=f"{final.why}, so the job stays as it was given" if final.why else UNCONFIRMED,
+        why=f"{final.why}, so the job stays as found" if final.why else UNCONFIRMED,
     )
 
 

@@ -28,23 +28,23 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
     """
     if not path.exists():
         raise UsageError(
-            f"there is no search to take up: {path} does not exist",
-            remedy="leave --resume out; the state is written beside the plan after each trial",
+            f"there is no search to continue: {path} does not exist",
+            remedy="omit --resume; dltune saves the search next to the plan after each trial",
         )
     state = tune.load(path)
     for what, was, now in (
         ("another job", " ".join(state.command), " ".join(here.command)),
         ("another machine", state.machine, here.machine.fingerprint),
         (
-            "other choices",
+            "other candidates",
             in_words(state.options),
             in_words(tuple(o.choice for o in offer.options)),
         ),
     ):
         if was != now:
             raise UsageError(
-                f"{path} is the state of a search with {what}: {was}; now {now}",
-                remedy="give the same command and options, or leave --resume out",
+                f"{path} holds a search with {what}: {was}; now {now}",
+                remedy="use the same command and options, or omit --resume",
             )
     return state
 

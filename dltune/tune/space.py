@@ -56,7 +56,7 @@ def offer(
         for value in setting.values(here):
             # a variable may be set by the script: what the job has is known once it runs
             if value == default and not setting.means(value, here).environment:
-                untried.append(Untried(setting.name, value, "it is the default here"))
+                untried.append(Untried(setting.name, value, "it is the default"))
             else:
                 choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
                 joins = frozenset(setting.joins)
@@ -65,8 +65,8 @@ def offer(
     if not options:
         reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)
         raise UsageError(
-            f"there is nothing to try on this job{reasons}",
-            remedy="name other settings with --only, or allow more with --allow",
+            f"no setting can be tried on this job{reasons}",
+            remedy="choose other settings with --only, or allow more with --allow",
         )
     return Offer(tuple(options), tuple(untried), _recommended(here, options))
 
@@ -87,13 +87,13 @@ def _unfit(
 ) -> str | None:
     """Why nothing of a setting is tried; None: it is."""
     if (only and setting.name not in only) or setting.name in without:
-        return "it was left out"
+        return "excluded by --only or --without"
     if why := setting.unfit(here):
         return why
     if same_graph and setting.changes_graph:
-        return "it changes the step's graph, and the plan has threads for single ops of it"
+        return "it changes the step's graph, and the plan sets threads for ops of that graph"
     if users := set_by_user(setting, here):
-        return f"it is set already ({users})"
+        return f"already set ({users})"
     if KINDS.index(setting.kind) > KINDS.index(allow):
-        return f"it is {setting.kind}, which only --allow {setting.kind} permits"
+        return f"it is {setting.kind}; --allow {setting.kind} would try it"
     return None

@@ -61,16 +61,17 @@ class Starting:
         if tried.ended:
             raise ended(tried, self.log)
         if now - tried.news > silence:
-            news = f"{silence:.0f} s without news"
+            news = f"no message for {silence:.0f} s"
             if self.candidate:
-                raise failed(UsageError(f"it hung: {news} before its first step"), self.log)
+                hung = UsageError(f"it hung: {news} before its first step", remedy=None)
+                raise failed(hung, self.log)
             tried.ask()
             tried.listen(1.0)
             why = tried.why_no_step()
             why.args = (f"{why} ({news})",)
             raise failed(why, self.log)
         if now - self.began > longest:
-            late = UsageError(f"it did not come to a step within {longest:.0f} s")
+            late = UsageError(f"it reached no step within {longest:.0f} s", remedy=None)
             raise failed(late, self.log)
 
     @property

@@ -139,7 +139,11 @@ class Tried(StepBarrier):
             hooks = [self._settings.acted.get((self.steps.pid, name)) for name in means.hooks]
             if hooks and not any(told and told.count for told in hooks):
                 first = next(filter(None, hooks), None)
-                why = "; ".join(first.left) or first.did if first else "nothing was heard of it"
+                why = (
+                    "; ".join(first.left) or first.did
+                    if first
+                    else "the job reported nothing about it"
+                )
                 return choice, why
         if self._settings.faults:
             return self.applied.choices[-1], self._settings.faults[0]

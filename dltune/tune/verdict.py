@@ -61,9 +61,9 @@ def judge(
     if proven := _proven(interval):
         return Judgement(proven)
     if interval.low > 1 - MARGIN and interval.high < 1 + MARGIN:
-        return Judgement("no difference seen", f"none beyond {MARGIN:.1%}")
+        return Judgement("no difference seen", f"any difference is below {MARGIN:.1%}")
     if interval.median < 1 + 2 * MARGIN and anytime_ratio(ratios, FUTILE).low > 1 - MARGIN:
-        return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is not in sight")
+        return Judgement("no difference seen", f"a gain of {MARGIN:.1%} is unlikely")
     if len(ratios) >= rounds[1 if promising(ratios) else 0]:
         return _given_up(ratios)
     return None
@@ -85,7 +85,7 @@ def _given_up(ratios: Sequence[float]) -> Judgement:
         if leans and sign_test(rounds, beyond) <= LEANING:
             return Judgement("not proven", f"{how} in {beyond} of {rounds} rounds")
     spread = statistics.pstdev(math.log(r) for r in ratios)
-    why = f"not told apart in {rounds} rounds, which differ by {spread:.0%}"
+    why = f"no difference proven in {rounds} rounds, which vary by {spread:.0%}"
     return Judgement("no difference seen", why)
 
 

@@ -125,9 +125,11 @@ def applied(
             left.append(str(error))
             continue
         if not section.overrides and (users := set_by_user(setting, here)):
-            left.append(f"{choice}: it is set already ({users})")
+            left.append(f"{choice}: already set ({users})")
         elif placed and replace(means, uniform=None, cpus=None) == Means():
-            left.append(f"{choice}: threads and CPUs are decided elsewhere")
+            left.append(
+                f"{choice}: another section of the plan or the launcher sets threads and CPUs"
+            )
         else:
             kept.append(choice)
     return Applied(tuple(kept), means_of(kept, here), tuple(left))
@@ -150,7 +152,7 @@ def _merged(one: Means, other: Means, choice: Choice) -> Means:
 
     def conflict(what: str) -> UsageError:
         return UsageError(
-            f"{choice} cannot be had with the other settings: two of them set {what}",
+            f"{choice} conflicts with another setting: both set {what}",
             remedy="choose one of them",
         )
 

@@ -21,22 +21,32 @@ _STYLES: Mapping[Verdict, str] = {
 
 def in_words(choices: Sequence[Choice]) -> str:
     """As a person reads them; none of them is the job as it was given."""
-    return ", ".join(map(str, choices)) or "the job as given"
+    return ", ".join(map(str, choices)) or "the job as found"
 
 
 def effects(section: SettingsPlan) -> Table:
     """What helps first, and of one verdict what is fastest."""
-    heads = ("setting", "beside", "verdict", ">ratio", "interval", ">rounds", "kind", "why")
-    title = "step times over those of the job without it, in the same rounds: below 1 is faster"
+    heads = (
+        "setting",
+        "with",
+        "verdict",
+        ">time ratio",
+        "confidence interval",
+        ">rounds",
+        "class",
+        "why",
+    )
+    title = "time ratio: step time with the setting divided by without it; below 1 is faster"
     return Table(title, columns(*heads), [_row(one) for one in sorted(section.effects, key=_rank)])
 
 
-def interval(found: Measured) -> str:
-    """Both ends, or that there are too few rounds for them."""
+def interval(found: Measured, level: str = " % interval") -> str:
+    """The confidence and both ends of the interval, or that there are too few rounds for one."""
     if found.low is None and found.high is None:
         return "too few rounds for an interval"
     low = "0" if found.low is None else f"{found.low:.3f}"
-    return f"{low} to {'∞' if found.high is None else f'{found.high:.3f}'}"
+    high = "∞" if found.high is None else f"{found.high:.3f}"
+    return f"{found.confidence * 100:g}{level} {low} to {high}"
 
 
 def _row(effect: Effect) -> tuple[Cell, ...]:
@@ -46,7 +56,7 @@ def _row(effect: Effect) -> tuple[Cell, ...]:
         in_words(effect.beside) if effect.beside else "-",
         effect.verdict,
         f"{found.ratio:.3f}" if found else "",
-        f"{found.confidence:.1%}: {interval(found)}" if found else "",
+        interval(found, " %:") if found else "",
         str(found.rounds) if found else "",
         effect.kind,
         Prose(effect.why),
@@ -66,7 +76,9 @@ def picture(section: SettingsPlan) -> Ratios:
     if section.whole:
         rows.append(_ratio("all that was chosen", None, "chosen", section.whole))
     if found := section.recommended:
-        rows.append(_ratio("the same over the recommended threads", None, "chosen", found))
+        rows.append(
+            _ratio("all that was chosen, against the recommended threads", None, "chosen", found)
+        )
     return Ratios(rows, "faster", "slower")
 
 
@@ -81,4 +93,4 @@ def _ratio(name: str, verdict: Verdict | None, style: str, found: Measured | Non
 def _name(effect: Effect) -> str:
     changed = {choice.setting for choice in effect.choices}
     beside = tuple(choice for choice in effect.beside if choice.setting not in changed)
-    return in_words(effect.choices) + (f", beside {in_words(beside)}" if beside else "")
+    return in_words(effect.choices) + (f", with {in_words(beside)}" if beside else "")

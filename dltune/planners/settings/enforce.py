@@ -121,7 +121,7 @@ class Settings:
         for name, parts in means.joined.items():
             missing = [part for part in parts if part not in told.variables.get(name, "")]
             if missing:
-                self._fault(f"{', '.join(missing)} is not in {name} of pid {told.pid}")
+                self._fault(f"{', '.join(missing)} is missing from {name} in pid {told.pid}")
         for library in means.preload:
             if not mapped(told.pid, library):
                 self._fault(
@@ -132,7 +132,7 @@ class Settings:
         """Once: a job may import one framework and then another."""
         if sentence not in self.faults:
             self.faults.append(sentence)
-            self._say(f"not in force: {sentence}")
+            self._say(f"not in effect: {sentence}")
 
     def _why_nothing(self, exit_code: int | None) -> DltuneError:
         error = why_no_step(self._seen, exit_code)
@@ -141,7 +141,7 @@ class Settings:
                 "no process of the job imported TensorFlow or PyTorch, so the settings changed "
                 "nothing"
             )
-            return JobFailed(message, exit_code) if exit_code else UsageError(message)
+            return JobFailed(message, exit_code) if exit_code else UsageError(message, remedy=None)
         return error
 
 

@@ -21,7 +21,9 @@ from dltune.job.rendezvous import TORCHRUN
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
 _ACCELERATE = "accelerate.commands.launch"  # after `python -m`
 _SPOILT = re.compile(r"\{(?:ranks|batch)\b[^{}]*\}")
-_REMEDY = "write the job's own numbers, as in: horovodrun -np {ranks:4} python train.py {batch:256}"
+_REMEDY = (
+    "write the job's own numbers, for example: horovodrun -np {ranks:4} python train.py {batch:256}"
+)
 
 
 def ranks(command: Sequence[str]) -> int | None:
@@ -38,12 +40,15 @@ def ranks(command: Sequence[str]) -> int | None:
         return None
     if len(numbers) > 1 or 0 in numbers:
         told = ", ".join(map(str, sorted(numbers)))
-        raise UsageError(f"{{ranks:N}} in the job's command says {told}", remedy=_REMEDY)
+        raise UsageError(
+            f"{{ranks:N}} in the job's command must be one number above 0, got {told}",
+            remedy=_REMEDY,
+        )
     number = numbers.pop()
     if not divides(command, number):
         raise UsageError(
-            f"a {{batch:N}} in the job's command is no multiple of its {number} ranks",
-            remedy="N is the number of examples of a step over all ranks",
+            f"a {{batch:N}} in the job's command is not a multiple of its {number} ranks",
+            remedy="set N to the number of examples in a step over all ranks",
         )
     return number
 

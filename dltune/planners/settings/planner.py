@@ -20,7 +20,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
     """`dltune tune` decides this section, by measuring."""
 
     name = "settings"
-    summary = "Settings around the ops: dltune tune chooses them."
+    summary = "Job settings, chosen by dltune tune."
     section = SettingsPlan
 
     def faults(self, section: SettingsPlan, plan: Plan) -> Iterator[str]:
@@ -63,8 +63,8 @@ class SettingsPlanner(Planner[SettingsPlan]):
             return lambda: None
         names = ", ".join(choice.setting for choice in section.chosen)
         raise UsageError(
-            f"the plan has settings ({names}) that are set at the job's start",
-            remedy="start the job with dltune run",
+            f"the plan has settings ({names}) that must be set before the job starts",
+            remedy="start the job with `dltune run --plan`",
         )
 
     def show(self, section: SettingsPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:

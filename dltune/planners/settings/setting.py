@@ -48,22 +48,27 @@ class Means:
 class Setting:
     """One thing to set.
 
-    `name` is what a plan and the command line call it; `what`: a sentence for people. `ways` tells
-    what each value does here, likeliest gain first; `unfit` the reason why nothing can be tried
-    here (None: it can). Where values are not known by name, `offers` gives those that are worth
-    trying and `reads`, which goes with it, what any value does; it raises as `means`. `kind` says
-    what it may change in the job's results, `source` where it is known from. `joins`: names of
-    settings with which it interacts, so that they are tried together. `users`: how the user has set
-    it himself, as a sentence, beyond the variables that its means name (None: he has not).
-    `default`: the value that is in force when nobody sets it, where that is one of the values.
-    `untried`: values that cannot be had here, and why. `changes_graph`: a job's step may have
-    another graph with it than without, so that what was planned for single ops is not met.
-    `framework`: whose jobs it is for, as documents call it (None: any); `framework_of`: whose a
-    value is for.
+    - `name`: the name in a plan and on the command line.
+    - `what`: the change that it makes, a sentence; `helps`: the jobs that profit, a sentence.
+    - `meanings`: the effect of each value, by value; a letter in the key stands for a number.
+    - `kind`: what may change in the job's results; `source`: the reference.
+    - `ways`: the means for each value here, likeliest gain first.
+    - `offers` and `reads`, in place of `ways` where values are not listed: the values that are
+      worth trying, and the means for any value (raises as `means`).
+    - `unfit`: the reason why no value can be tried here (None: one can).
+    - `joins`: names of settings that interact with it, so that they are tried together.
+    - `users`: how the user has set it, beyond the variables of its means (None: not set).
+    - `default`: the value in force when nobody sets it, where that is one of the values.
+    - `untried`: values that are not available here, and why.
+    - `changes_graph`: the job's step can have another graph with it, which does not match what was
+      planned for single ops.
+    - `framework`: the only framework that has it (None: any); `framework_of`: the same for a value.
     """
 
     name: str
     what: str
+    helps: str
+    meanings: Mapping[str, str]
     kind: Kind
     source: str
     ways: Callable[[Circumstances], Mapping[str, Means]] = lambda _: {}
@@ -78,6 +83,11 @@ class Setting:
     framework: str | None = None
     framework_of: Callable[[str], str | None] = lambda _: None
 
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Names of the frameworks whose jobs it is for."""
+        return (self.framework,) if self.framework else ("tensorflow", "pytorch")
+
     def values(self, here: Circumstances) -> tuple[str, ...]:
         """What is worth trying here beside leaving it as it is, likeliest gain first."""
         return tuple(self.offers(here) if self.offers else self.ways(here))
@@ -90,7 +100,5 @@ class Setting:
         if value in ways:
             return ways[value]
         if not ways and (why := self.unfit(here)):
-            raise UsageError(f"{self.name}={value} cannot be done here: {why}")
-        raise UsageError(
-            f"{self.name}={value}: there is no such value; it can be {' or '.join(ways)}"
-        )
+            raise UsageError(f"{self.name}={value} cannot be used here: {why}", remedy=None)
+        raise UsageError(f"{self.name}={value}: unknown value", remedy=f"use {' or '.join(ways)}")

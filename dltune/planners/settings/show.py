@@ -29,14 +29,14 @@ def shown(section: SettingsPlan) -> Shown:
     """The chosen set, each trial's ratio with its interval, and what was not tried."""
     body: list[Piece] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
     if section.partial:
-        body.append(f"This search is partial: {section.partial}.")
+        body.append(f"The search is incomplete: {section.partial}.")
     drawing = picture(section)
     if drawing.rows:
         body += [drawing, effects(section)]
-    parts = [Part("settings", "Settings around the ops", body)]
+    parts = [Part("settings", "Settings of the job", body)]
     if section.untried:
         rows = [(one.setting, one.value or "any", Prose(one.why)) for one in section.untried]
-        title = "settings, and values of them, that were not tried"
+        title = "settings and values that were not tried"
         table = Table(title, columns("setting", "value", "why"), rows)
         parts.append(Part("untried", "Not tried", [table]))
     return Shown(parts, [_headline(section)])
@@ -45,16 +45,16 @@ def shown(section: SettingsPlan) -> Shown:
 def _headline(section: SettingsPlan) -> Headline:
     found = section.whole
     if not section.chosen:
-        return Headline(1, "No setting around the ops was found to make the job faster.")
+        return Headline(1, "No setting was proven to make the job faster.")
     if found is None:
         chosen = in_words(section.chosen)
-        return Headline(0, f"Chosen: {chosen}; what it gains as a whole was not measured.")
+        return Headline(0, f"Chosen: {chosen}; the total gain was not measured.")
     sentence = (
-        f"With {in_words(section.chosen)} a step takes {found.ratio:.3f} of its time as given "
-        f"({found.confidence:.0%} interval {interval(found)}, {found.rounds} rounds)"
+        f"With {in_words(section.chosen)} the job is {1 / found.ratio:.2f}x as fast as found "
+        f"(step time ratio {found.ratio:.3f}, {interval(found)}, {found.rounds} rounds)"
     )
     if better := section.recommended:
-        sentence += f", and {better.ratio:.3f} of that under the recommended threads"
+        sentence += f", and {1 / better.ratio:.2f}x as fast as with the recommended threads"
     return Headline(0, sentence + ".")
 
 
@@ -64,7 +64,7 @@ def announced(applied: Applied) -> Iterator[str]:
         yield f"settings: {', '.join(map(str, applied.choices))}"
     lossy = [str(c) for c in applied.choices if by_name(c.setting).kind == "lossy"]
     if lossy:
-        yield f"lossy, which changes what the job computes: {', '.join(lossy)}"
+        yield f"lossy settings, which change the job's results: {', '.join(lossy)}"
     yield from (f"setting not applied: {sentence}" for sentence in applied.left)
 
 
@@ -72,4 +72,4 @@ def sentences(hook: Acted) -> Iterator[str]:
     """What came of a setting in the job's Python."""
     none = " (no effect)" if not hook.count else ""
     yield f"{hook.setting}={hook.value}: {hook.did}{none}"
-    yield from (f"  left alone: {sentence}" for sentence in hook.left)
+    yield from (f"  not changed: {sentence}" for sentence in hook.left)

@@ -46,4 +46,4 @@ def by_name(name: str) -> Setting:
     if name in names:
         return SPACE[names.index(name)]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names
-    raise UsageError(f"there is no setting {name!r}", remedy=f"did you mean {' or '.join(close)}?")
+    raise UsageError(f"there is no setting {name!r}", remedy=f"use {' or '.join(close)}")

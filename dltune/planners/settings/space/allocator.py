@@ -53,7 +53,7 @@ def _values(here: Circumstances) -> tuple[str, ...]:
 def _why_not(value: str, here: Circumstances) -> str | None:
     """Why a value does nothing here."""
     if value.endswith("-thp") and pages.mode() not in ("madvise", "always"):
-        return "the system gives no transparent huge pages"
+        return "this system provides no transparent huge pages"
     if value in _PRELOADED:
         name, _ = _PRELOADED[value]
         if allocators.find(name, here.environment) is None:
@@ -63,19 +63,19 @@ def _why_not(value: str, here: Circumstances) -> str | None:
     if version is None:
         return "the C library is not glibc"
     if _HUGE in _TUNABLES[value] and version < _HUGE_SINCE:
-        return f"glibc {version[0]}.{version[1]} cannot ask for huge pages; 2.35 can"
+        return f"glibc {version[0]}.{version[1]} is too old for huge pages; 2.35 is needed"
     return None
 
 
 def _means(value: str, here: Circumstances) -> Means:
     if value not in VALUES:
         raise UsageError(
-            f"allocator={value}: there is no such value; it can be {', '.join(VALUES)}"
+            f"allocator={value}: unknown value", remedy=f"use one of {', '.join(VALUES)}"
         )
     if why := _why_not(value, here):
         package = allocators.PACKAGES.get(_PRELOADED[value][0]) if value in _PRELOADED else None
         raise UsageError(
-            f"allocator={value} cannot be done here: {why}",
+            f"allocator={value} cannot be used here: {why}",
             remedy=f"install {package}" if package else None,
         )
     if value in _TUNABLES:
@@ -100,8 +100,18 @@ def _untried(here: Circumstances) -> dict[str, str]:
 
 ALLOCATOR = Setting(
     name="allocator",
-    what="who gives out memory: glibc as it is, glibc that keeps what is freed, glibc with huge "
-    "pages, or another library in its place",
+    what="Choose the memory allocator, whether it keeps freed memory, and whether it uses huge "
+    "pages.",
+    helps="Jobs with many page faults, which allocate and free large tensors in every step.",
+    meanings={
+        "glibc-keep-thp": "glibc keeps freed memory and uses transparent huge pages",
+        "glibc-keep": "glibc keeps freed memory instead of returning it to the system",
+        "glibc-thp": "glibc uses transparent huge pages",
+        "tcmalloc": "tcmalloc, if installed",
+        "jemalloc-thp": "jemalloc, if installed; keeps freed memory and uses huge pages",
+        "jemalloc": "jemalloc, if installed; keeps freed memory",
+        "mimalloc": "mimalloc, if installed; keeps freed memory",
+    },
     kind="exact",
     source="glibc's manual (malloc tunables); TensorFlow's guide to performance on CPUs (tcmalloc, "
     "jemalloc)",

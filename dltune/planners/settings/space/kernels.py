@@ -28,12 +28,14 @@ def _ways(here: Circumstances) -> dict[str, Means]:
 def _no_bf16(_: Circumstances) -> str | None:
     if _BF16 & cpuinfo.flags():
         return None
-    return "this CPU has neither AMX nor AVX512_BF16, so oneDNN would go on in float32"
+    return "this CPU has neither AMX nor AVX512_BF16, so oneDNN would stay in float32"
 
 
 ONEDNN = Setting(
     name="onednn",
-    what="oneDNN's kernels instead of Eigen's, which TensorFlow chooses by the CPU's generation",
+    what="Choose between oneDNN's kernels and Eigen's.",
+    helps="Jobs for which TensorFlow's default, chosen by the generation of the CPU, is slower.",
+    meanings={"on": "use oneDNN's kernels", "off": "use Eigen's kernels"},
     kind="rounding",
     source="TensorFlow's release notes 2.9; tensorflow/core/util/port.cc",
     ways=_ways,
@@ -45,8 +47,10 @@ ONEDNN = Setting(
 
 ONEDNN_PRIMITIVES = Setting(
     name="onednn_primitives",
-    what="keep oneDNN's convolution gradients made ready between steps, not made anew in each; "
-    "takes the memory of their scratch buffers",
+    what="Keep oneDNN's prepared convolution gradients between steps instead of preparing them "
+    "again in each step. Their scratch buffers take more memory.",
+    helps="Models with many convolutions.",
+    meanings={"kept": "keep them between steps"},
     kind="exact",
     source="tensorflow/core/kernels/mkl/mkl_conv_grad_filter_ops.cc",
     ways=lambda _: {
@@ -58,7 +62,9 @@ ONEDNN_PRIMITIVES = Setting(
 
 ONEDNN_CALLER = Setting(
     name="onednn_caller",
-    what="the thread that calls a oneDNN kernel works on it too, instead of waiting for the pool",
+    what="Let the thread that calls a oneDNN kernel work on it instead of waiting for the pool.",
+    helps="Jobs with few threads and many short oneDNN ops.",
+    meanings={"works": "the calling thread works too"},
     kind="rounding",
     source="tensorflow/core/util/onednn_env_vars.cc; Intel's settings for its model zoo",
     ways=lambda _: {
@@ -70,7 +76,9 @@ ONEDNN_CALLER = Setting(
 
 XLA = Setting(
     name="xla",
-    what="XLA compiles clusters of ops, on CPUs too",
+    what="Compile clusters of ops with XLA, in any script (auto-clustering).",
+    helps="Graphs with many small element-wise ops.",
+    meanings={"auto": "XLA chooses the clusters"},
     kind="rounding",
     source="TensorFlow's guide to XLA (auto-clustering)",
     ways=lambda _: {
@@ -82,8 +90,10 @@ XLA = Setting(
 
 JIT_COMPILE = Setting(
     name="jit_compile",
-    what="the framework's compiler has the model: XLA Keras' whole training step, torch.compile "
-    "the outermost modules",
+    what="Compile the model: Keras' whole training step with XLA, or PyTorch's outermost modules "
+    "with torch.compile.",
+    helps="Long runs of models with many small ops. Compiling takes half a minute or more, once.",
+    meanings={"on": "compile the model"},
     kind="rounding",
     source="Keras' Model.compile(jit_compile=True); PyTorch's Module.compile",
     ways=lambda _: {"on": Means(hooks={"jit_compile": "on"})},
@@ -93,8 +103,10 @@ JIT_COMPILE = Setting(
 # lossy: random numbers like an output are drawn in another order
 CHANNELS_LAST = Setting(
     name="channels_last",
-    what="convolutions keep their channels last in memory, as oneDNN's kernels want them, and so "
-    "does what lies between them",
+    what="Store the weights of convolutions, and the tensors between them, with the channels last "
+    "in memory. Random numbers drawn like an output (torch.randn_like) come in another order.",
+    helps="Convolutional networks: oneDNN's kernels compute in this layout.",
+    meanings={"on": "store the channels last"},
     kind="lossy",
     source="PyTorch's tutorial on the channels-last memory format",
     ways=lambda _: {"on": Means(hooks={"channels_last": "on"})},
@@ -105,7 +117,9 @@ CHANNELS_LAST = Setting(
 
 FUSED_OPTIMIZER = Setting(
     name="fused_optimizer",
-    what="PyTorch's SGD, Adam, AdamW and Adagrad update all tensors of a group by one op",
+    what="Let SGD, Adam, AdamW and Adagrad update all tensors of a parameter group with one op.",
+    helps="Models with many small weights, in which the optimizer takes a visible share of a step.",
+    meanings={"on": "use the fused op"},
     kind="rounding",
     source="PyTorch's torch.optim.Adam(fused=True), on CPUs since 2.4",
     ways=lambda _: {"on": Means(hooks={"fused_optimizer": "on"})},
@@ -116,7 +130,9 @@ FUSED_OPTIMIZER = Setting(
 # TensorFlow's own threads do it by themselves (core/platform/denormal.h)
 DENORMALS = Setting(
     name="denormals",
-    what="numbers below the smallest normal one are taken for zero, which some CPUs compute faster",
+    what="Treat denormal numbers (below the smallest normal number) as zero.",
+    helps="Jobs whose values decay towards zero: many CPUs are slow with denormal numbers.",
+    meanings={"flushed": "flush denormal numbers to zero"},
     kind="rounding",
     source="torch.set_flush_denormal",
     ways=lambda _: {"flushed": Means(hooks={"denormals": "flushed"})},
@@ -126,7 +142,9 @@ DENORMALS = Setting(
 # another precision than the script asks for: only where the user allows it
 ONEDNN_MATH = Setting(
     name="onednn_math",
-    what="oneDNN multiplies float32 in bfloat16 and adds in float32",
+    what="Let oneDNN multiply float32 values in bfloat16 and add in float32.",
+    helps="CPUs with AMX or AVX512_BF16.",
+    meanings={"bf16": "multiply in bfloat16"},
     kind="lossy",
     source="oneDNN's guide, floating-point math mode",
     ways=lambda _: {"bf16": Means(environment={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"})},
@@ -137,7 +155,9 @@ ONEDNN_MATH = Setting(
 
 FLOAT32_PRECISION = Setting(
     name="float32_precision",
-    what="oneDNN multiplies PyTorch's float32 in bfloat16 and adds in float32",
+    what="Let oneDNN multiply PyTorch's float32 values in bfloat16 and add in float32.",
+    helps="CPUs with AMX or AVX512_BF16.",
+    meanings={"bf16": "multiply in bfloat16"},
     kind="lossy",
     source="torch.set_float32_matmul_precision",
     ways=lambda _: {"bf16": Means(hooks={"float32_precision": "bf16"})},

@@ -41,7 +41,7 @@ def _runtimes(here: Circumstances) -> dict[str, Means]:
 def _without(here: Circumstances) -> str | None:
     if _library(here):
         return None
-    return f"there is no {_INTELS}: pip install intel-openmp, in the job's environment"
+    return f"{_INTELS} is not installed: run `pip install intel-openmp` in the job's environment"
 
 
 def _preloaded(here: Circumstances) -> str | None:
@@ -52,7 +52,9 @@ def _preloaded(here: Circumstances) -> str | None:
 
 OPENMP = Setting(
     name="openmp",
-    what="Intel's OpenMP runtime in place of GNU's, which comes with PyTorch",
+    what="Replace GNU's OpenMP runtime, which comes with PyTorch, with Intel's.",
+    helps="Steps of many short ops, for which starting and joining threads takes long.",
+    meanings={"intel": "load libiomp5.so (pip install intel-openmp)"},
     kind="rounding",
     source="PyTorch's performance tuning guide, Intel OpenMP runtime library",
     ways=_runtimes,
@@ -64,8 +66,10 @@ OPENMP = Setting(
 
 OPENMP_WAIT = Setting(
     name="openmp_wait",
-    what="threads that wait for the next op sleep at once, or after a millisecond; by itself the "
-    "runtime looks for it for longer",
+    what="Set how long OpenMP's threads wait for the next op before they sleep. The default is "
+    "about 3 ms in GNU's runtime and 200 ms in Intel's.",
+    helps="Jobs that share their cores with data workers, other ranks or other programs.",
+    meanings={"1ms": "sleep after about a millisecond", "passive": "sleep at once"},
     kind="exact",
     source="the OpenMP specification, OMP_WAIT_POLICY; GNU libgomp's manual, GOMP_SPINCOUNT; "
     "PyTorch's performance tuning guide, KMP_BLOCKTIME",

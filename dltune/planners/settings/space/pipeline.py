@@ -14,13 +14,18 @@ def _threads(here: Circumstances) -> tuple[str, ...]:
 
 def _threads_means(value: str, _: Circumstances) -> Means:
     if not (value.isdecimal() and 1 <= int(value) <= 1024):
-        raise UsageError(f"input_threads={value}: not a number of threads")
+        raise UsageError(
+            f"input_threads={value} is not a number of threads",
+            remedy="use a number from 1 to 1024",
+        )
     return Means(hooks={"input_threads": value})
 
 
 INPUT_THREADS = Setting(
     name="input_threads",
-    what="a thread pool of its own for tf.data, which otherwise shares that of the ops",
+    what="Give tf.data a separate thread pool instead of the pool of the ops.",
+    helps="Input pipelines that compete with the ops of the step for threads.",
+    meanings={"N": "N threads, 1 to 1024"},
     kind="exact",
     source="tf.data.Options.threading.private_threadpool_size",
     offers=_threads,
@@ -33,8 +38,13 @@ _FURTHER = "8"  # batches that each of PyTorch's workers prepares ahead, which d
 
 INPUT_PREFETCH = Setting(
     name="input_prefetch",
-    what="tf.data, or each worker of PyTorch's DataLoader, prepares so many batches while a step "
-    "runs",
+    what="Prepare batches ahead while a step runs, in tf.data or in each DataLoader worker.",
+    helps="Batches that take different times to prepare.",
+    meanings={
+        "auto": "TensorFlow: tf.data chooses the number of batches",
+        "2": "TensorFlow: 2 batches ahead",
+        _FURTHER: f"PyTorch: {_FURTHER} batches ahead in each worker (PyTorch's default: 2)",
+    },
     kind="exact",
     source="TensorFlow's guide to tf.data performance (prefetching); "
     "torch.utils.data.DataLoader(prefetch_factor=N)",
@@ -53,14 +63,18 @@ def _workers(here: Circumstances) -> tuple[str, ...]:
 
 def _workers_means(value: str, _: Circumstances) -> Means:
     if not (value.isdecimal() and 1 <= int(value) <= 1024):
-        raise UsageError(f"input_workers={value}: not a number of workers")
+        raise UsageError(
+            f"input_workers={value} is not a number of workers",
+            remedy="use a number from 1 to 1024",
+        )
     return Means(hooks={"input_workers": value})
 
 
 INPUT_WORKERS = Setting(
     name="input_workers",
-    what="processes that prepare batches while a step runs, for PyTorch's DataLoaders that have "
-    "none",
+    what="Give DataLoaders without workers processes that prepare batches while a step runs.",
+    helps="Steps that wait for their data.",
+    meanings={"N": "N worker processes, 1 to 1024"},
     kind="rounding",
     source="torch.utils.data.DataLoader(num_workers=N)",
     offers=_workers,
@@ -71,7 +85,10 @@ INPUT_WORKERS = Setting(
 
 INPUT_ORDER = Setting(
     name="input_order",
-    what="tf.data gives examples as they are ready: batches hold others than in the script's order",
+    what="Let tf.data return examples as soon as they are ready. Batches then hold other examples "
+    "than in the script's order.",
+    helps="Parallel input pipelines in which slow examples hold up the others.",
+    meanings={"any": "return examples in any order"},
     kind="lossy",
     source="tf.data.Options.deterministic",
     ways=lambda _: {"any": Means(hooks={"input_order": "any"})},

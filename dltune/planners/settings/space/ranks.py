@@ -25,19 +25,24 @@ def _ranks_values(here: Circumstances) -> tuple[str, ...]:
 
 def _ranks_means(value: str, here: Circumstances) -> Means:
     if why := _ranks_unfit(here):
-        raise UsageError(f"ranks={value} cannot be done: {why}")
+        raise UsageError(f"ranks={value} cannot be used here: {why}", remedy=None)
     if not (value.isdecimal() and 1 <= int(value) <= 4096):
-        raise UsageError(f"ranks={value}: not a number of ranks")
+        raise UsageError(
+            f"ranks={value} is not a number of ranks", remedy="use a number from 1 to 4096"
+        )
     if not launcher.divides(here.command, int(value)):
-        raise UsageError(f"ranks={value}: the {{batch:N}} in the command is no multiple of it")
+        raise UsageError(
+            f"ranks={value}: the {{batch:N}} in the command is not a multiple of it",
+            remedy="use a number of ranks that divides the batch",
+        )
     return Means(ranks=int(value), shared=True)
 
 
 def _ranks_unfit(here: Circumstances) -> str | None:
     if launcher.ranks(here.command) is None:
         return (
-            "another number of ranks is another global batch; the command does not say what else "
-            "to change, as in: horovodrun -np {ranks:2} python train.py --batch {batch:256}"
+            "the command does not mark its number of ranks and its batch size, for example: "
+            "horovodrun -np {ranks:2} python train.py --batch {batch:256}"
         )
     return None
 
@@ -48,16 +53,16 @@ def _controllers(_: Circumstances) -> tuple[str, ...]:
 
 def _controller_means(value: str, here: Circumstances) -> Means:
     if why := _controller_unfit(here):
-        raise UsageError(f"horovod={value} cannot be done: {why}")
+        raise UsageError(f"horovod={value} cannot be used here: {why}", remedy=None)
     if value not in ("gloo", "mpi"):
-        raise UsageError(f"horovod={value}: there is no such value; it can be gloo or mpi")
+        raise UsageError(f"horovod={value}: unknown value", remedy="use gloo or mpi")
     if value not in _controllers(here):
-        raise UsageError("horovod=mpi: there is no mpirun on PATH", remedy="install an MPI")
+        raise UsageError("horovod=mpi: mpirun is not on PATH", remedy="install an MPI")
     return Means(flags=(f"--{value}",))
 
 
 def _controller_unfit(here: Circumstances) -> str | None:
-    return None if launcher.horovodrun(here.command) else "horovodrun does not start the job"
+    return None if launcher.horovodrun(here.command) else "the job is not started by horovodrun"
 
 
 def _controller_users(here: Circumstances) -> str | None:
@@ -83,20 +88,24 @@ _BUCKET = re.compile(r"([1-9]\d{0,4})MiB")
 
 def _bucket_means(value: str, _: Circumstances) -> Means:
     if not _BUCKET.fullmatch(value):
-        raise UsageError(f"ddp_bucket={value}: not a size in whole MiB, as in 5MiB")
+        raise UsageError(
+            f"ddp_bucket={value} is not a size in whole MiB", remedy="use a size such as 5MiB"
+        )
     return Means(hooks={"ddp_bucket": value})
 
 
 def _bucket_unfit(here: Circumstances) -> str | None:
     if launcher.starts_ranks(here.command) or "WORLD_SIZE" in here.environment:
         return None
-    return "the command starts no ranks, as torchrun does"
+    return "the command starts no ranks, as torchrun, mpirun or srun would"
 
 
 RANKS = Setting(
     name="ranks",
-    what="how many ranks train on the same batch, each on its part of the cores; batch "
-    "normalisation and dropout see a rank's part of the batch only",
+    what="Set how many ranks share the same batch, each on its part of the cores. Batch "
+    "normalisation and dropout then see only one rank's part of the batch.",
+    helps="Machines with many cores or several NUMA nodes, on which one process does not scale.",
+    meanings={"N": "N ranks; the command marks the numbers to change as {ranks:2} and {batch:256}"},
     kind="lossy",
     source="Intel's guide to several TensorFlow processes a node; Horovod's guide",
     offers=_ranks_values,
@@ -107,7 +116,9 @@ RANKS = Setting(
 
 HOROVOD = Setting(
     name="horovod",
-    what="whether Horovod talks over gloo or over MPI",
+    what="Choose the library that Horovod's ranks communicate with.",
+    helps="Horovod jobs that spend much of a step in communication.",
+    meanings={"gloo": "use gloo", "mpi": "use MPI, if mpirun is installed"},
     kind="rounding",
     source="horovodrun --gloo, --mpi",
     offers=_controllers,
@@ -119,7 +130,9 @@ HOROVOD = Setting(
 
 MPI_YIELD = Setting(
     name="mpi_yield",
-    what="ranks that wait in Open MPI let others have their core",
+    what="Let ranks that wait in Open MPI give up their core.",
+    helps="Jobs with more ranks or threads than cores.",
+    meanings={"on": "yield the core while idle"},
     kind="exact",
     source="Open MPI's FAQ on running (mpi_yield_when_idle)",
     ways=lambda _: {"on": Means(environment={"OMPI_MCA_mpi_yield_when_idle": "1"})},
@@ -130,8 +143,10 @@ MPI_YIELD = Setting(
 
 DDP_BUCKET = Setting(
     name="ddp_bucket",
-    what="how much of their gradients PyTorch's ranks sum up at a time, while the backward pass "
-    "computes others",
+    what="Set how much of the gradients DistributedDataParallel sums up at a time, while the "
+    "backward pass computes the rest.",
+    helps="Ranks that wait for communication at the end of the backward pass.",
+    meanings={"NMiB": "N MiB at a time, for example 5MiB (PyTorch's default: 25)"},
     kind="rounding",
     source="torch.nn.parallel.DistributedDataParallel(bucket_cap_mb=N)",
     offers=lambda _: _BUCKETS,

@@ -49,8 +49,8 @@ def _means(value: str, _: Circumstances) -> Means:
     pair = _PAIR.fullmatch(value)
     if pair is None:
         raise UsageError(
-            f"threads={value}: not a number of intra-op and one of inter-op threads",
-            remedy="write it as 4x2",
+            f"threads={value} is not a number of intra-op and of inter-op threads",
+            remedy="use two numbers, for example 4x2",
         )
     return Means(uniform=Uniform(int(pair[1]), int(pair[2])))
 
@@ -63,7 +63,12 @@ def _users(here: Circumstances) -> str | None:
 THREADS = Setting(
     name="threads",
     # one intra-op and one inter-op count for all ops
-    what="the framework's thread pools: threads within an op x ops at a time",
+    what="Set the framework's thread pools: threads within an op, and ops at a time.",
+    helps="Almost any job. The defaults use every CPU, which is too much for small ops, for "
+    "hyper-threads or under a CPU quota.",
+    meanings={
+        "IxJ": "I threads within an op (intra-op) and J ops at a time (inter-op); J is 1 in PyTorch"
+    },
     kind="rounding",
     source="TensorFlow's guide to performance on CPUs; section IV of Runtime Concurrency Control "
     "and Operation Scheduling (manual optimisation)",
@@ -95,15 +100,20 @@ def _unfit(here: Circumstances) -> str | None:
     if _ways(here):
         return None
     return (
-        "there is no second hardware thread of a core and no second NUMA node to keep off, and the "
-        "command starts no ranks to keep apart"
+        "the machine has one hardware thread per core and one NUMA node, and the command starts no "
+        "ranks"
     )
 
 
 AFFINITY = Setting(
     name="affinity",
-    what="which CPUs the job may use: each rank its own cores, one hardware thread of each core, "
-    "or one NUMA node; TensorFlow's default thread counts follow from it",
+    what="Confine the job to some CPUs. TensorFlow's default thread counts follow from them.",
+    helps="Several ranks on one machine, hyper-threaded cores, or several NUMA nodes.",
+    meanings={
+        BY_RANK: "each rank uses its own part of the cores",
+        PER_CORE: "one hardware thread of each core",
+        NUMA_NODE: "the CPUs of one NUMA node",
+    },
     kind="rounding",
     source="TensorFlow's guide to performance on CPUs (numactl); Horovod's guide to binding ranks",
     ways=_ways,

@@ -7,8 +7,9 @@ from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 BATCH_NORM = Setting(
     name="batch_norm",
-    what="Keras' batch normalisation by TensorFlow's fused kernel, where Keras 3 traces it op by "
-    "op",
+    what="Compute Keras' batch normalisation with TensorFlow's fused kernel, not op by op.",
+    helps="Keras 3 models with many batch normalisation layers, such as ResNets.",
+    meanings={"fused": "use the fused kernel in training"},
     kind="rounding",
     source="keras/src/layers/normalization/batch_normalization.py; tf.raw_ops.FusedBatchNormV3",
     ways=lambda _: {"fused": Means(hooks={"batch_norm": "fused"})},
@@ -20,14 +21,19 @@ BATCH_NORM = Setting(
 
 def _steps(value: str, _: Circumstances) -> Means:
     if not (value.isdecimal() and 2 <= int(value) <= 1024):
-        raise UsageError(f"steps_per_execution={value}: not a number of steps, 2 or more")
+        raise UsageError(
+            f"steps_per_execution={value} is not a number of steps",
+            remedy="use a number from 2 to 1024",
+        )
     return Means(hooks={"steps_per_execution": value})
 
 
 STEPS_PER_EXECUTION = Setting(
     name="steps_per_execution",
-    what="Keras' fit runs several steps at a time inside TensorFlow, and its callbacks once for "
-    "them",
+    what="Let Keras' fit run several steps at a time inside TensorFlow, and its callbacks once for "
+    "all of them.",
+    helps="Short steps, in which Python takes a visible share of the time.",
+    meanings={"N": "up to N steps at a time, 2 to 1024"},
     kind="exact",
     source="Keras' Model.compile(steps_per_execution=N)",
     offers=lambda _: ("4", "16"),
@@ -40,8 +46,10 @@ STEPS_PER_EXECUTION = Setting(
 # another precision than the script asks for: only where the user allows it
 PRECISION = Setting(
     name="precision",
-    what="products and convolutions are computed in bfloat16, variables stay in float32: Keras' "
-    "policy, or PyTorch's autocast",
+    what="Compute products and convolutions in bfloat16 and keep variables in float32, by Keras' "
+    "policy or PyTorch's autocast.",
+    helps="CPUs with AMX or AVX512_BF16.",
+    meanings={"mixed_bfloat16": "compute in bfloat16"},
     kind="lossy",
     source="Keras' guide to mixed precision; PyTorch's automatic mixed precision",
     ways=lambda _: {"mixed_bfloat16": Means(hooks={"precision": "mixed_bfloat16"})},
