@@ -1,8 +1,8 @@
 """Whether a mesh gives the gradients of one device: tried, as compilers have been seen to be wrong.
 
 XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's height is divided
-over one axis of a 2 x 2 mesh and the other axis divides nothing; docs/plan-parallelism.md has what
-was seen.
+over one axis of a 2 x 2 mesh and the other axis divides nothing;
+docs/explanation/plan-parallelism.md describes it.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def require_same(
     if found := differences(plan, pairs, python):
         one = found[0]
         raise UsageError(
-            f"divided as planned, {' and '.join(map(repr, one.operators))} do not have the "
-            f"gradients of one device: those of {one.array} are {one.ratio:.2f} times as large in "
-            f"all, {one.error:.0%} off at most",
-            remedy="divide these operators otherwise: XLA compiles this wrongly",
+            f"divided as planned, {' and '.join(map(repr, one.operators))} have wrong gradients: "
+            f"XLA makes those of {one.array} {one.ratio:.2f} times as large as on one device, with "
+            f"an error of up to {one.error:.0%}",
+            remedy="divide these operators differently",
         )
 
 
@@ -119,6 +119,6 @@ def _tried(
         }
         (folder / "orders.json").write_text(json.dumps(orders))
         command = [python, str(_WORKER), str(folder / "orders.json")]
-        joined.run(folder, count, command, "the gradients of the plan could not be tried")
+        joined.run(folder, count, command, "cannot check the gradients of the plan")
         found: list[dict[str, tuple[float, float]]] = json.loads(result.read_text())
         return found

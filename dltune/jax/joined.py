@@ -35,6 +35,6 @@ def run(
         words = last_words(ranks.log(folder, rank), f"rank {rank}")
         raise UsageError(
             f"{undone} with {command[0]}; {words}",
-            remedy=f"pip install dltune[jax] for {command[0]}",
+            remedy=f"install JAX for {command[0]}: pip install 'dltune[jax]'",
         )
     return ranks.log(folder, 0).read_text(errors="replace")

@@ -64,7 +64,7 @@ def computed(
     if head == "dense":
         rows = math.prod(output[:-1])
         if math.prod(first) % rows:
-            raise UsageError(f"{request} has rows of no whole length")
+            raise UsageError(f"{request}: the input has no rows of equal length", remedy=None)
         reads = math.prod(first) // rows
         return (
             lambda weights, inputs: _joined(
@@ -108,13 +108,13 @@ def _pictures(request: Request) -> tuple[tuple[int, ...], tuple[int, ...]]:
     found = []
     for shape in (request.inputs[0], request.output):
         if not 2 <= len(shape) <= 4:
-            raise UsageError(f"{request} is of no pictures")
+            raise UsageError(f"{request}: images need 2 to 4 dimensions", remedy=None)
         found.append((shape[0], *[1] * (4 - len(shape)), *shape[1:]))
     read, given = found
     if len(request.inputs[0]) < 4 and any(
         a < b for a, b in zip(read[1:3], given[1:3], strict=True)
     ):
-        raise UsageError(f"{request} reads pictures whose height and width are not known")
+        raise UsageError(f"{request}: the height and width of the input are unknown", remedy=None)
     return read, given
 
 
@@ -152,7 +152,7 @@ def _einsum(request: Request) -> Callable[[Any, Any], Any]:
                 shapes.append(tuple(sizes[letter] for letter in word))
             if [*map(math.prod, shapes)] == [math.prod(request.inputs[at]) for at in order]:
                 return functools.partial(_product, words[1], order, shapes)
-    raise UsageError(f"{request} has sizes that do not fit its letters")
+    raise UsageError(f"{request}: the shapes do not fit the equation", remedy=None)
 
 
 def _product(
@@ -172,7 +172,7 @@ def _loss(request: Request, _: Any, inputs: Any) -> Any:
     places = range(len(inputs))
     at = next((n for n in places if request.inputs[n][:-1] == request.output), None)
     if at is None:
-        raise UsageError(f"{request} has no rows for each number that it gives out")
+        raise UsageError(f"{request}: no input has one row per element of the output", remedy=None)
     logits = jax.nn.log_softmax(inputs[at])
     labels = next((inputs[n] for n in places if n != at), jnp.zeros(request.output))
     if labels.shape == logits.shape:

@@ -110,7 +110,7 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
         folder = Path(name)
         worker = [python, "-m", "dltune.jax.links", ranks.free_address()]
         said = joined.run(
-            *(folder, count, worker, "links between ranks could not be timed"),
+            *(folder, count, worker, "cannot time links between ranks"),
             {"PYTHONPATH": python_path(OF_DLTUNE), "DLTUNE_DISABLE": "1"},
         )
     lines = said.splitlines()
@@ -134,7 +134,7 @@ def topology(ranks: int, speeds: Speeds, kind: Kind) -> Topology:
         overlap=False,
         all_reduce=speeds.times[0],
         all_to_all=speeds.times[1],
-        source="collectives timed between the ranks",
+        source="Measured with collectives between the ranks.",
     )
 
 

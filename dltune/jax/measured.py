@@ -55,5 +55,6 @@ def framework() -> str:
         return f"JAX {metadata.version('jax')}"
     except metadata.PackageNotFoundError:
         raise UsageError(
-            "operators are timed by JAX, which is not installed", remedy="pip install dltune[jax]"
+            "timing operators requires JAX, which is not installed",
+            remedy="pip install 'dltune[jax]'",
         ) from None

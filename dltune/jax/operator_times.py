@@ -57,12 +57,14 @@ def measured(
         check=False,
     )
     if done.returncode == _WRONG_USE:
-        raise UsageError(done.stderr.strip())
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise UsageError(
-            f"operators could not be timed with {python}: {why[0]}",
-            remedy="pip install dltune[jax]",
+            done.stderr.strip(), remedy="correct the operator's type or shapes, or omit --times"
+        )
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1:] or ["no error message"]
+        raise UsageError(
+            f"cannot time operators with {python}: {why[0]}",
+            remedy="install JAX for it: pip install 'dltune[jax]'",
         )
     return [Times(**one) for one in json.loads(done.stdout)]
 
@@ -78,7 +80,9 @@ def _timed(requests: Sequence[Request], repeats: int) -> list[Times]:
         shape = jax.eval_shape(run, *arguments).shape
         if shape != request.output:
             raise UsageError(
-                f"{request.type!r} gives out {shape} of {request.inputs}, not {request.output}"
+                f"an operator of the type {request.type!r} with inputs {request.inputs} has the "
+                f"output {shape}, not {request.output}",
+                remedy=None,  # the process that started this one has it
             )
         some = arguments[:_OWN] if request.data else arguments
         learned = [n for n, one in enumerate(some) if _floats(one)]

@@ -37,11 +37,13 @@ def require_known(request: Request) -> None:
     """Raises UsageError for an operator that is not known here."""
     if word := unknown_word(request):
         raise UsageError(
-            f"the operator type {request.type!r} has {word!r}, which is not known here",
-            remedy=f"known are {', '.join(sorted(_KNOWN))}",
+            f"the operator type {request.type!r} contains the unknown word {word!r}",
+            remedy=f"use only {', '.join(sorted(_KNOWN))}",
         )
     if not request.inputs and request.type.split()[0] not in ("input", "tokens"):
-        raise UsageError(f"the operator type {request.type!r} reads nothing")
+        raise UsageError(
+            f"an operator of the type {request.type!r} has no inputs", remedy="give it an input"
+        )
 
 
 def operator(request: Request) -> tuple[Callable[..., Any], list[Any]]:

@@ -26,6 +26,6 @@ def kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
         name,
         flops=2 * _SIDE**3 / dense.forward,
         bandwidth=3 * _FLOAT * _SIDE**2 / added.forward,
-        source=f"timed by JAX on one of {ranks} equal parts of the cores: a product and a sum of "
-        f"two matrices of {_SIDE} x {_SIDE} numbers of 32 bits",
+        source=f"Measured with JAX on one of {ranks} equal parts of the cores: the product and the "
+        f"sum of two {_SIDE} x {_SIDE} matrices of 32-bit floats.",
     )

@@ -26,7 +26,7 @@ class Tiers:
         """Raises UsageError when the machine does not tell how much memory it has."""
         if machine.memory is None:
             raise UsageError(
-                f"{machine.name} does not tell how much memory it has",
+                f"the machine {machine.name!r} does not state the size of its memory",
                 remedy="add `memory`, in bytes, to the machine file",
             )
         return cls(machine.memory, machine.tiers)

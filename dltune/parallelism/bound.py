@@ -21,7 +21,7 @@ from dltune.parallelism import exact, linear
 from dltune.parallelism.engine import Engine
 from dltune.parallelism.problem import Problem
 
-Proof = Literal["longest way or work", "integer programme", "branch and bound"]
+Proof = Literal["longest path or total work", "integer programme", "branch and bound"]
 _PART = 0.25  # of the time, for the programme
 _MOST_WAYS = 200_000  # variables, for which there is memory
 
@@ -41,7 +41,7 @@ def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:
     begin = time.monotonic()
     engine = Engine(problem)
     programme = linear.programme(engine)
-    found: list[tuple[int, Proof]] = [(linear.quick(programme), "longest way or work")]
+    found: list[tuple[int, Proof]] = [(linear.quick(programme), "longest path or total work")]
     failure = None
     ways = sum(len(one.work) for one in programme.ways)
     if solver.installed() and seconds > 0 and found[0][0] < strategy_time and ways <= _MOST_WAYS:

@@ -42,14 +42,15 @@ def called(calls: Calls, name: str) -> Operators:
     layers = layers_of(calls)
     if not any(one.weights for one in layers):
         raise UsageError(
-            "the profile tells of no layers that learn",
-            remedy="profile a job whose model is made of modules of torch.nn, and is not compiled",
+            "the profile contains no layers with weights",
+            remedy="profile a job whose model consists of modules of torch.nn and is not compiled",
         )
     for one in layers:
         if not 1 < len(one.output) <= MOST_DIMENSIONS:
             raise UsageError(
-                f"the layer {one.path!r} gives out {len(one.output)} dimensions, and operators "
-                f"have 2 to {MOST_DIMENSIONS}, the first of which counts samples"
+                f"the output of the layer {one.path!r} has {len(one.output)} dimensions; supported "
+                f"are 2 to {MOST_DIMENSIONS}, the first of which is the batch dimension",
+                remedy=None,
             )
     sources = _sources(calls, layers)
     groups, weights = _groups(layers)

@@ -24,8 +24,8 @@ _INFINIBAND_LATENCY = 1e-6
 
 _OVERHEAD = 5e-6
 _ASSUMED = (
-    "Assumptions: 5 us for a kernel's launch; of the roofline so much that Inception-v3 trains in "
-    "batches of 64 as fast as TensorFlow's benchmarks of May 2017 say for one, {rate} images/s."
+    "Assumptions: 5 us for the launch of a kernel; a share of the roofline with which Inception-v3 "
+    "trains at {rate} images/s in batches of 64, as in TensorFlow's benchmarks of May 2017."
 )
 P100 = Kind(
     "P100",
@@ -33,7 +33,7 @@ P100 = Kind(
     bandwidth=732e9,
     overhead=_OVERHEAD,
     share=0.49,
-    source="NVIDIA, Tesla P100 (SXM2) data sheet: 10.6 Tflop/s of 32 bits with boost, 732 GB/s. "
+    source="NVIDIA, Tesla P100 (SXM2) data sheet: 10.6 Tflop/s in 32 bits with boost, 732 GB/s. "
     + _ASSUMED.format(rate=142),
 )
 K80 = Kind(
@@ -43,12 +43,12 @@ K80 = Kind(
     overhead=_OVERHEAD,
     share=0.26,
     source="NVIDIA, Tesla K80 board specification BD-07317-001, one of its two GPUs: 8.74 Tflop/s "
-    "of 32 bits for both with boost (875 MHz; 5.6 at the base clock of 560), 480 GB/s for both. "
+    "in 32 bits for both with boost (875 MHz; 5.6 at the base clock of 560), 480 GB/s for both. "
     + _ASSUMED.format(rate=30.5),
 )
 _LATENCIES = (
-    "Latencies are assumptions: 5 us for a copy over NVLink, 2.5 us for a link of PCIe, 1 us for "
-    "one of InfiniBand."
+    "Latencies are assumptions: 5 us for a copy over NVLink, 2.5 us for a PCIe link, 1 us for an "
+    "InfiniBand link."
 )
 
 
@@ -114,8 +114,8 @@ def _nodes(gpus: int, kind: str) -> tuple[tuple[Device, ...], dict[str, list[str
     """The devices, and their names by host."""
     if gpus < 1 or (gpus > GPUS and gpus % GPUS):
         raise UsageError(
-            f"nodes have {GPUS} GPUs each; {gpus} cannot be had",
-            remedy=f"ask for 1 to {GPUS}, or for a multiple of {GPUS}",
+            f"a cluster of {gpus} GPUs is not possible: each node has {GPUS} GPUs",
+            remedy=f"use 1 to {GPUS} GPUs, or a multiple of {GPUS}",
         )
     devices = tuple(Device(f"gpu{n}", kind, f"node{n // GPUS}") for n in range(gpus))
     hosts: dict[str, list[str]] = {}

@@ -108,8 +108,8 @@ def require_some(operator: Operator, configurations: Sequence[Configuration]) ->
     """Raises UsageError when nothing divides it over the devices that there are."""
     if not configurations:
         raise UsageError(
-            f"the operator {operator.name!r} fits no configuration on these devices",
-            remedy="give it a dimension that can be divided, or other devices",
+            f"the operator {operator.name!r} cannot be divided over these devices",
+            remedy="give the operator a dimension that can be divided, or use other devices",
         )
 
 

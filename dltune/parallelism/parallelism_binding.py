@@ -117,7 +117,7 @@ def load() -> ctypes.CDLL:
     return bound(
         "parallelism",
         [Path(__file__).with_name("engine.cc")],
-        "the simulator of divided operators",
+        "the parallelism simulator",
         {
             "dltune_parallelism_new": (c_void_p, POINTER(ProblemAbout)),
             "dltune_parallelism_delete": (None, c_void_p),

@@ -111,8 +111,10 @@ def _times(
     if seconds.max() > LONGEST:
         kind = topology.kinds[int(seconds.max(axis=(0, 2)).argmax())].name
         raise UsageError(
-            f"the operator {operator.name!r} takes {seconds.max():.3g} s on a {kind!r}",
-            remedy="give a topology's flops and bandwidth a second, as in 1.06e13, not in Tera",
+            f"the operator {operator.name!r} takes {seconds.max():.3g} s on a {kind!r}; at most "
+            f"{LONGEST:g} s can be simulated",
+            remedy="state flops and bandwidth of the topology per second, such as 1.06e13 for 10.6 "
+            "Tflop/s",
         )
     both = np.maximum(np.rint(seconds * 1e9), 1).astype(np.int64)
     return both[:, :, 0], both[:, :, 1]

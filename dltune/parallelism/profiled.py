@@ -169,7 +169,10 @@ def _bytes(layers: Layers, variable: int) -> int:
         # a scatter takes some rows
         if key is not None and key.inputs and "Scatter" not in key.family:
             return max(one.bytes for one in key.inputs)
-    raise UsageError(f"how large the weight {view.nodes[variable].name!r} is, is not known")
+    raise UsageError(
+        f"the profile does not contain the size of the weight {view.nodes[variable].name!r}",
+        remedy="profile the job again",
+    )
 
 
 def _titles(layers: Layers, own: Mapping[int, Sequence[int]], names: Names) -> list[str]:

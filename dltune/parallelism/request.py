@@ -19,4 +19,4 @@ class Request:
     data: bool = False
 
     def __str__(self) -> str:
-        return f"{self.type!r} of {' and '.join(map(str, self.inputs))} to {self.output}"
+        return f"{self.type!r} from {' and '.join(map(str, self.inputs))} to {self.output}"

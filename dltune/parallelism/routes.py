@@ -51,7 +51,7 @@ def routes(topology: Topology) -> Routes:
             if there not in paths:
                 raise UsageError(
                     f"the topology has no path from {names[here]} to {names[there]}",
-                    remedy="add the link that is missing, or leave the device out",
+                    remedy="add the missing link, or remove the device",
                 )
             seconds, narrowest, across = paths[there]
             latency[here, there], per_byte[here, there] = seconds, 1.0 / narrowest

@@ -77,7 +77,7 @@ def _cluster(address: str) -> Iterator[Any]:
         import distributed
     except ImportError:
         raise UsageError(
-            "a search over a dask cluster needs dask's distributed, which is not installed",
+            "--scheduler requires the package distributed of dask, which is not installed",
             remedy="pip install 'dltune[cluster]'",
         ) from None
     connect: Any = distributed.Client
@@ -86,12 +86,12 @@ def _cluster(address: str) -> Iterator[Any]:
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the scheduler {address} does not answer: {error}",
-            remedy="start one with `dask scheduler`, and workers with `dask worker`",
+            remedy="start a scheduler with `dask scheduler` and workers with `dask worker`",
         ) from None
     with client:
         if not client.nthreads():
             raise UsageError(
-                f"the scheduler {address} has no workers", remedy="start some with `dask worker`"
+                f"the scheduler {address} has no workers", remedy="start workers with `dask worker`"
             )
         yield client
 

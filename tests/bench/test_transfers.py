@@ -87,7 +87,7 @@ def test_another_cluster_is_refused_under_the_plan() -> None:
     told = json.dumps({"cluster": {"worker": ["a:1"], "chief": ["b:1"]}})
     python = msgspec.structs.replace(python, environment={"TF_CONFIG": told})
     Runner(setting("own"), MACHINE, PLAN).answer(python)
-    with pytest.raises(UsageError, match="is not the one of the plan's transfers"):
+    with pytest.raises(UsageError, match="differs from the cluster that the transfers are planned"):
         Runner(setting("plan"), MACHINE, PLAN).answer(python)
 
 

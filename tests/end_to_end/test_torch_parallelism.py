@@ -135,7 +135,7 @@ def test_what_scripts_do_around_a_model(tmp_path: Path) -> None:
         assert together[figure] == pytest.approx(expected, abs=1e-3), figure
     assert together["losses"] == pytest.approx(by_itself["losses"], abs=1e-5)
     assert "6 of 17 weights and the outputs of 7 operators divided as planned" in said(done)
-    assert "no operator's, so left whole: scale" in said(done)
+    assert "belong to no operator of the plan: scale" in said(done)
 
 
 def test_what_is_saved_is_whole_and_goes_on_divided(
@@ -190,7 +190,7 @@ def test_a_job_takes_the_emitted_file(
         *ranks.started(range(1), 1, [*map(str, command)]), **{ranks.FOLDER: str(tmp_path)}
     )
     assert one.returncode == 2
-    assert "the plan is for 2 devices, one in each process; the job has 1" in one.stderr
+    assert "the plan requires 2 processes, one per device; the job has 1" in one.stderr
 
 
 class TestErrors:
@@ -201,15 +201,16 @@ class TestErrors:
         less = parallel_plans.section(part.mesh, *part.operators[:3])
         done = run(tmp_path, less, JOB, "attention", tmp_path)
         assert done.returncode == 2
-        assert "the weight 'norm/weight' is no operator's in the plan, nor are 7 more" in said(done)
+        fault = "the weight 'norm/weight' belongs to no operator of the plan, nor do 7 more"
+        assert fault in said(done)
         kept = run(tmp_path, less, JOB, "attention", tmp_path, options=("--partial",))
         require_alike(told(kept), alone("attention")[0])
-        assert "no operator's, so left whole: cells/bias_hh_l0, cells/bias_ih_l0" in said(kept)
+        assert "no operator of the plan: cells/bias_hh_l0, cells/bias_ih_l0" in said(kept)
 
     def test_a_plan_for_another_network(self, tmp_path: Path) -> None:
         done = run(tmp_path, parallel_plans.conv(), JOB, "dense", tmp_path)
         assert done.returncode == 2
-        assert "have no weights 'sequential/conv2d' and 1 more" in said(done)
+        assert "do not have: 'sequential/conv2d' and 1 more" in said(done)
 
     def test_what_pytorch_cannot_divide(self, tmp_path: Path) -> None:
         done = run(tmp_path, parallel_plans.conv(1), JOB, "conv", tmp_path)

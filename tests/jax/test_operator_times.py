@@ -51,10 +51,10 @@ def test_every_kind_takes_time() -> None:
     ("wrong", "told"),
     [
         (Request("add", ((1, 2),), (1, 3)), r"'add' gives out \(1, 2\)"),
-        (Request("dense", ((3, 5),), (2, 4)), "rows of no whole length"),
-        (Request("conv 3x3/1", ((2, 48),), (2, 4, 4, 3)), "height and width are not known"),
-        (Request("einsum ab,bc->ac", ((2, 3), (4, 5)), (2, 5)), "do not fit its letters"),
-        (Request("loss", ((3,),), (2,)), "no rows for each number"),
+        (Request("dense", ((3, 5),), (2, 4)), "no rows of equal length"),
+        (Request("conv 3x3/1", ((2, 48),), (2, 4, 4, 3)), "height and width of the input are unknown"),
+        (Request("einsum ab,bc->ac", ((2, 3), (4, 5)), (2, 5)), "do not fit the equation"),
+        (Request("loss", ((3,),), (2,)), "no input has one row per element"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(wrong: Request, told: str) -> None:

@@ -149,4 +149,4 @@ def test_when_the_solver_dies_the_quick_selection_stands(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(dying))
     found = exact(*arguments, limit=LIMIT)
     assert found.selection == select(*arguments)
-    assert (found.bound, found.failure) == (0.0, "the solver was ended by SIGSEGV")
+    assert (found.bound, found.failure) == (0.0, "the solver was killed by SIGSEGV")

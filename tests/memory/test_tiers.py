@@ -24,7 +24,7 @@ def test_tiers_of_a_machine():
     assert Tiers.of(KNL).near == 16 << 30
     assert [tier.name for tier in Tiers.of(KNL).far] == ["DDR4"]
     assert Tiers.of(msgspec.structs.replace(KNL, tiers=())).far == ()
-    with pytest.raises(UsageError, match="does not tell how much memory it has"):
+    with pytest.raises(UsageError, match="does not state the size of its memory"):
         Tiers.of(msgspec.structs.replace(KNL, memory=None))
 
 

@@ -189,7 +189,7 @@ def test_a_convolution_of_groups_whose_input_is_not_known() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "output", "fault"),
-    [("Dropout", (4, 8), "tells of no layers"), ("Conv3d", (4, 2, 3, 3, 3), "gives out 5")],
+    [("Dropout", (4, 8), "contains no layers"), ("Conv3d", (4, 2, 3, 3, 3), "has 5 dimensions")],
 )
 def test_what_cannot_be_planned_is_refused(kind: str, output: tuple[int, ...], fault: str) -> None:
     step = Step()

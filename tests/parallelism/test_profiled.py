@@ -317,7 +317,7 @@ def test_rows_of_a_table_are_divided_by_what_they_hold() -> None:
 
 
 def test_a_table_of_which_only_rows_are_seen_is_refused() -> None:
-    refused(lookup("ResourceScatterSub"), "how large the weight")
+    refused(lookup("ResourceScatterSub"), "the size of the weight")
 
 
 def test_a_variable_that_the_graph_names_gives_its_name() -> None:
@@ -367,7 +367,7 @@ def test_examples_that_do_not_count_alike_are_refused() -> None:
     net = perceptron()
     (more,) = net.examples((7, 8))
     net.one("Relu", [more], (7, 8))
-    refused(net, "samples", "[7, 16]")
+    refused(net, "batch size", "[7, 16]")
 
 
 def test_samples_that_are_lost_among_other_axes_are_refused() -> None:
@@ -377,7 +377,7 @@ def test_samples_that_are_lost_among_other_axes_are_refused() -> None:
     turned = net.one("Transpose", [x, net.constant(3)], (6, 8, 8), name="turn")
     flat = net.one("Reshape", [turned, net.constant(2)], (8, 48))
     net.update(handle, net.product(flat, net.loss(net.product(flat, w), labels), left=True))
-    refused(net, "'turn'", "samples 8")
+    refused(net, "'turn'", "the batch size is 8")
 
 
 @pytest.mark.tensorflow

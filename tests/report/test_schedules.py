@@ -56,12 +56,12 @@ def test_a_page_with_what_the_plan_was_made_from_draws_the_step() -> None:
             at += start
             assert at + duration <= source["end"]
             assert 0 <= name < len(source["names"])
-    assert "Operators as they are divided" in text
+    assert "Divided operators" in text
 
 
 def test_a_page_without_says_what_is_missing() -> None:
     text = page(context(PLAN, NETWORK)).decode()
-    assert "No timeline of parallelism: small and small are not at hand" in text
+    assert "No timeline of parallelism: the documents of small and small are missing" in text
     assert "application/json" not in text
 
 
@@ -79,7 +79,7 @@ def test_a_trace_has_a_row_for_each_device_and_link() -> None:
     assert max(s[1] for slices in rows.values() for s in slices) == round(SECTION.seconds * 1e9)
     sent = sum(e["args"]["bytes"] for e in events if e["ph"] == "X" and e["cat"] == "transfer")
     assert sent == SECTION.bytes
-    with pytest.raises(UsageError, match="not at hand"):
+    with pytest.raises(UsageError, match="are missing"):
         trace(context(PLAN))
 
 

@@ -98,7 +98,7 @@ class Distribution:
         try:
             entries: tuple[Entry, ...] = self._layouts.weight(variable.path, variable.shape)
         except ValueError as error:
-            self._refuse(str(error), "plan again for the network as it is")
+            self._refuse(str(error), "plan again for the current network")
         return entries
 
     def _hook_layers(self) -> None:
@@ -128,7 +128,7 @@ class Distribution:
             try:
                 sharding = self._sharding(entries(array.shape))
             except ValueError as error:
-                self._refuse(str(error), "plan again for the network as it is")
+                self._refuse(str(error), "plan again for the current network")
             return jax.lax.with_sharding_constraint(array, sharding)
 
         distribution_lib.distribute_tensor = distribute_tensor
@@ -176,9 +176,9 @@ class Distribution:
         every = np.asarray(process_allgather(np.array(sums, np.uint32)))
         if (every != every[:1]).any():
             self._refuse(
-                "the ranks read different batches: the job draws or shuffles its data in a way "
-                "that differs between processes",
-                "seed what draws it, as numpy.random.default_rng(0) or shuffle(..., seed=0)",
+                "the ranks read different batches: each process draws or shuffles the data "
+                "differently",
+                "set a seed, as in numpy.random.default_rng(0) or shuffle(..., seed=0)",
             )
 
     def _hook_trainer(self) -> None:

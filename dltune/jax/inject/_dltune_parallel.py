@@ -69,9 +69,9 @@ class _Parallel:
             )
         except Exception as error:
             self._rank.refuse(
-                f"rank {self._orders['rank']} cannot join the others with JAX {jax.__version__}: "
-                f"{error}",
-                "the plan is tried with the JAX of `pip install dltune[jax]`",
+                f"rank {self._orders['rank']} cannot connect to the others with JAX "
+                f"{jax.__version__}: {error}",
+                "use the version of JAX that dltune is tested with: pip install 'dltune[jax]'",
             )
         self._rank.watch_the_end()
         self._rank.say()
@@ -81,15 +81,15 @@ class _Parallel:
         if "torch" in sys.modules:
             return  # which takes plans, too
         self._rank.refuse(
-            f"the plan is for JAX, which the job's Python cannot import: {error}",
-            "install JAX where the job runs: pip install jax",
+            f"the plan requires JAX, which the job's Python cannot import: {error}",
+            "install JAX in the job's environment: pip install jax",
         )
 
     def distribute(self, keras: ModuleType) -> None:
         """The plan on Keras' models."""
         if keras.backend.backend() != "jax":
             self._rank.refuse(
-                f"the job's Keras runs on {keras.backend.backend()}; the plan is for JAX",
+                f"Keras uses the backend {keras.backend.backend()!r}, but the plan requires JAX",
                 "set KERAS_BACKEND=jax",
             )
         self._require_mesh()
@@ -101,8 +101,8 @@ class _Parallel:
             self._distribution.begin()
         except (AttributeError, ImportError, TypeError) as error:
             self._rank.refuse(
-                f"the plan cannot be set in Keras {keras.__version__}: {error}",
-                "use a Keras that dltune knows, 3.15",
+                f"the plan cannot be applied in Keras {keras.__version__}: {error}",
+                "use Keras 3.15, which dltune supports",
             )
         self._rank.say()
 
@@ -112,9 +112,9 @@ class _Parallel:
         here, every = jax.local_device_count(), jax.device_count()
         if here != 1 or every != self._orders["ranks"]:
             self._rank.refuse(
-                f"the plan is for {self._orders['ranks']} devices, one in each process; the job "
-                f"has {every}, {here} of them in this process",
-                "leave the number of devices to dltune: unset XLA_FLAGS and JAX_NUM_CPU_DEVICES",
+                f"the plan requires {self._orders['ranks']} devices, one per process; the job "
+                f"has {every}, of which {here} in this process",
+                "unset XLA_FLAGS and JAX_NUM_CPU_DEVICES: dltune sets the number of devices",
             )
 
     def _taken(self) -> dict[str, Any]:

@@ -93,7 +93,9 @@ class Layouts:
         owners = self.owners(path)
         if len(owners) > 1:
             several = " and ".join(map(repr, owners))
-            raise ValueError(f"the weight {path!r} is in the plan twice, by {several}")
+            raise ValueError(
+                f"the weight {path!r} belongs to several operators of the plan: {several}"
+            )
         return owners[0] if owners else None
 
     def _above(self, path: str) -> Iterator[str]:
@@ -108,7 +110,7 @@ class Layouts:
         it is not one operator's, or cannot be divided evenly."""
         owner = self.owner(path)
         if owner is None:
-            raise ValueError(f"the weight {path!r} is no operator's in the plan")
+            raise ValueError(f"the weight {path!r} belongs to no operator of the plan")
         operator = self._weights[owner]
         axes = self._axes(operator, operator["parameter"])
         entries: list[Entry] = [None] * len(shape)
@@ -116,7 +118,10 @@ class Layouts:
             table = _DEPTHWISE if operator["type"].split()[0] == "depthwise" else _PARAMETER
             at = table.get(path.rpartition("/")[2])
             if at is None:
-                raise ValueError(f"the plan divides {path!r}, of which no dimension is known to be")
+                raise ValueError(
+                    f"the plan divides the weight {path!r}, but which of its dimensions to divide "
+                    "is unknown"
+                )
             if len(shape) < -at or shape[at] % self._size(axes):
                 raise ValueError(
                     f"the weight {path!r} of shape {tuple(shape)} cannot be divided evenly into "
@@ -146,7 +151,7 @@ class Layouts:
         one = self._operators[operator]
         if len(shape) != one["rank"]:
             raise ValueError(
-                f"{operator!r} gives out the shape {tuple(shape)}, the plan divides "
+                f"the output of {operator!r} has the shape {tuple(shape)}, but the plan divides "
                 f"{one['rank']} dimensions"
             )
         return tuple(self._even(self._axes(one, place), size) for place, size in enumerate(shape))
@@ -189,10 +194,10 @@ class Layouts:
 def require_known(unknown: Sequence[str], refuse: Refuse) -> None:
     """No weight that is no operator's."""
     if unknown:
-        more = f", nor are {len(unknown) - 1} more" if unknown[1:] else ""
+        more = f", nor do {len(unknown) - 1} more" if unknown[1:] else ""
         refuse(
-            f"the weight {unknown[0]!r} is no operator's in the plan{more}",
-            "plan for the network as it is, or pass --partial to leave such weights whole",
+            f"the weight {unknown[0]!r} belongs to no operator of the plan{more}",
+            "plan again for the current network, or pass --partial to leave such weights undivided",
         )
 
 

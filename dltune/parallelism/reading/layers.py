@@ -227,8 +227,9 @@ def _batch(view: StepView, roles: Roles) -> int:
     first = {shape[0] for (node, _), shape in view.shapes.items() if node in roles.data and shape}
     if len(first) != 1:
         raise UsageError(
-            f"which size of step {view.title} counts its samples is not known: "
-            f"what it is handed begins with {sorted(first)}"
+            f"cannot find the batch size of step {view.title}: the first dimensions of its inputs "
+            f"are {sorted(first)}",
+            remedy="profile a step whose inputs all begin with the batch dimension",
         )
     return first.pop()
 

@@ -42,9 +42,10 @@ def opaque(found: Whereabouts, node: int) -> Beginning:
         map(_samples, repeat(found), read)
     ):
         raise UsageError(
-            f"which axis of {found.view.nodes[node].name!r} counts the samples is not known: "
-            f"sizes {' and '.join(str(list(one)) for one in shapes)}, samples {found.batch}",
-            remedy="profile the job with a batch that no other size of the model equals",
+            f"cannot find the batch dimension of {found.view.nodes[node].name!r}: the shapes are "
+            f"{' and '.join(str(list(one)) for one in shapes)}, the batch size is {found.batch}",
+            remedy="profile the job with a batch size that differs from every other size in the "
+            "model",
         )
     reads = [(place.operator, place.view[place.shape.index(found.batch)][0]) for place in read]
     axes[shape.index(found.batch)] = [Length(found.batch, "sample", reads)]

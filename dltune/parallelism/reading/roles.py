@@ -68,8 +68,8 @@ def roles(view: StepView) -> Roles:
     }
     if not weights:
         raise UsageError(
-            f"step {view.title} updates no weight by a gradient",
-            remedy="profile a step of training",
+            f"step {view.title} updates no weight with a gradient",
+            remedy="profile a job that trains",
         )
     others = [v for v in values if v not in weights and frontiers[v] <= behind]
     optimizer = {node for variable in weights for node in updates[variable]}
@@ -104,7 +104,10 @@ def _data(view: StepView) -> set[int]:
             drawn.add(node)
     found |= {node for node in drawn if _computed_with(view, node, (found | drawn) - {node})}
     if not found:
-        raise UsageError(f"no op of step {view.title} hands it its examples")
+        raise UsageError(
+            f"step {view.title} has no op that supplies its samples",
+            remedy="profile a step that gets its data from tf.data or as arguments",
+        )
     return found
 
 

@@ -31,10 +31,10 @@ class StepView:
         for node in step.nodes:
             if node.type in profiled.BACK:
                 raise UsageError(
-                    f"step {step.name or step.signature} has a loop, {node.name!r}, "
-                    "whose rounds cannot be divided over devices",
-                    remedy="profile the job without it: in Keras, layers with unroll=True, "
-                    "and one step an execution",
+                    f"step {step.name or step.signature} contains the loop {node.name!r}, "
+                    "whose iterations cannot be divided over devices",
+                    remedy="profile the job without the loop: in Keras, use unroll=True in "
+                    "recurrent layers and steps_per_execution=1",
                 )
         return cls(step, ops, topological(profiled.acyclic(step)))
 

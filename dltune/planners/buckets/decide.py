@@ -35,9 +35,9 @@ def decide(profile: Profile) -> Decided:
     """Raises UsageError where the profile is not of a rank whose gradients DDP exchanges."""
     if profile.framework.name != "pytorch":
         raise UsageError(
-            f"buckets are of PyTorch's DistributedDataParallel, and this job ran on "
+            "buckets apply only to PyTorch's DistributedDataParallel, but this job ran on "
             f"{profile.framework.title}",
-            remedy="dltune plan allreduce is for Horovod",
+            remedy="for a job on Horovod, use dltune plan allreduce",
         )
     exchanged = [
         (step.signature, step.wall.median, found)
@@ -46,8 +46,8 @@ def decide(profile: Profile) -> Decided:
     ]
     if not exchanged:
         raise UsageError(
-            "no step of the profile has gradients that DistributedDataParallel exchanges",
-            remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
+            "the profile contains no step in which DistributedDataParallel exchanges gradients",
+            remedy="profile all ranks of the job: dltune profile -- torchrun ... train.py",
         )
     paid, how = cost(profile)
     if any(_until(one.runs, one, paid) > seconds for _, seconds, one in exchanged):
@@ -60,14 +60,14 @@ def decide(profile: Profile) -> Decided:
         if predicted > seconds * (1 - WORTH):
             limits, predicted = (), seconds
             reasons.append(
-                f"the buckets of step {signature} stay as they are: no others are predicted to "
-                f"make it {WORTH:.0%} shorter"
+                f"step {signature} keeps its buckets: no other buckets are predicted to shorten it "
+                f"by {WORTH:.0%} or more"
             )
         before = tuple(sum(found.sizes[k] for k in run) for run in found.runs)
         planned = filled(found.sizes, limits) if limits else before
         models.append(Model(signature, found.sizes, before, limits, planned, seconds, predicted))
     if profile.framework.release < LIMITS_EACH:
-        reasons.append(f"{profile.framework.title} takes one size for all buckets")
+        reasons.append(f"{profile.framework.title} supports only one size for all buckets")
     return Decided(Buckets(tuple(models), paid.latency, paid.per_byte), tuple(reasons))
 
 

@@ -37,8 +37,8 @@ class EnforcedBuckets(Enforcement):
         """Without buckets where other ranks are not under this dltune: all must have the same."""
         if are_unheard(python.environment, self._run.environment):
             self._left.setdefault(
-                "the buckets stay as they are: ranks on other nodes are not under this dltune; "
-                "start one for each rank, as in torchrun ... --no-python dltune run ... python"
+                "the buckets are unchanged, because ranks on other nodes do not run under this "
+                "dltune; start one dltune per rank: torchrun ... --no-python dltune run ... python"
             )
             return {}
         models = [
@@ -51,7 +51,7 @@ class EnforcedBuckets(Enforcement):
         message = event.message
         if isinstance(message, messages.Buckets):
             if message.left:
-                what = f"a model with {message.gradients} gradients is left alone"
+                what = f"the buckets of a model with {message.gradients} gradients are unchanged"
                 self._left.setdefault(f"rank {message.rank}: {what}: {message.left}")
             else:
                 self._heard[message.pid, message.gradients] = message
@@ -76,13 +76,13 @@ class EnforcedBuckets(Enforcement):
 
     def _why_nothing(self, exit_code: int) -> DltuneError:
         message = "; ".join(self._left) or (
-            "no process of the job made a model of DistributedDataParallel's"
+            "no process of the job created a DistributedDataParallel model"
         )
         if exit_code:
             message += f" (the job ended with exit code {exit_code})"
-            return JobFailed(message, exit_code)
+            return JobFailed(message, exit_code, remedy=None)
         return UsageError(
-            f"{message}, so the plan changed nothing",
-            remedy="profile the job as it is now and plan again, or pass --partial to let it run "
-            "as it is",
+            f"{message}, so the plan had no effect",
+            remedy="profile the job again and make a new plan, or pass --partial to run the job "
+            "without the parts that do not apply",
         )

@@ -63,8 +63,8 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
         if _COMPUTED.fullmatch(node.type):
             if again:
                 raise UsageError(
-                    f"gradients of step {step.name!r} travel after each of several backward passes",
-                    remedy="sum them up first, as with no_sync() of DDP, and profile again",
+                    f"step {step.name!r} sends gradients after each of several backward passes",
+                    remedy="accumulate them first, with no_sync() of DDP, and profile again",
                 )
             dtypes.add(_tensor(node, ops).dtype)
             waiting.append(_tensor(node, ops).bytes)
@@ -75,8 +75,9 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
         elif node.type == ALLREDUCE:
             if sum(waiting) != node.output_bytes:
                 raise UsageError(
-                    f"the gradients of step {step.name!r} do not travel in the order in which they "
-                    "are there: DDP keeps that order for one model without unused parameters"
+                    f"step {step.name!r} does not send its gradients in the order in which it "
+                    "computes them; DDP does so for one model without unused parameters",
+                    remedy="use one DDP model that uses all its parameters, and profile again",
                 )
             runs.append(tuple(range(len(sizes) - len(waiting), len(sizes))))
             waiting = []
@@ -84,17 +85,21 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
         return None
     if _FLAG * len(sizes) in others:
         raise UsageError(
-            f"the model of step {step.name!r} looks for unused parameters, and DDP never makes its "
-            "buckets anew",
-            remedy="leave find_unused_parameters out where all are used, and profile again",
+            f"the model of step {step.name!r} uses find_unused_parameters, with which DDP never "
+            "changes its buckets",
+            remedy="omit find_unused_parameters if all parameters are used, and profile again",
         )
     if len(dtypes) > 1:
         raise UsageError(
-            f"the gradients of step {step.name!r} are {' and '.join(sorted(dtypes))}, which DDP "
-            "puts into buckets of their own"
+            f"the gradients of step {step.name!r} have the types {' and '.join(sorted(dtypes))}, "
+            "and DDP puts different types into different buckets",
+            remedy="use one type for all parameters, and profile again",
         )
     if waiting:
-        raise UsageError(f"{len(waiting)} gradients of step {step.name!r} travel in no bucket")
+        raise UsageError(
+            f"{len(waiting)} gradients of step {step.name!r} were not sent in a bucket",
+            remedy="profile the job again",
+        )
     backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
     return Gradients(tuple(sizes), tuple(ready), tuple(runs), max(backward, default=max(ready)))
 
@@ -112,8 +117,8 @@ def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
             fastest[one.bytes] = min(fastest[one.bytes], one.took.min)
     if not fastest:
         raise UsageError(
-            "the profile has no transfers between ranks",
-            remedy="profile the job's ranks, as in dltune profile -- torchrun ... train.py",
+            "the profile contains no transfers between ranks",
+            remedy="profile all ranks of the job: dltune profile -- torchrun ... train.py",
         )
     sizes = sorted(fastest)
     latency = least
@@ -122,10 +127,10 @@ def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
         latency = max(least, line.intercept)
     beyond = sum(size * max(0.0, fastest[size] - latency) for size in sizes)
     paid = Cost(latency, beyond / sum(size**2 for size in sizes))
-    assumed = " at least, as assumed," * (latency == least > 0)
+    assumed = " (assumed minimum)" * (latency == least > 0)
     return paid, (
-        f"a transfer takes {latency * 1e6:.0f} us{assumed} and {paid.per_byte * 1e9:.3g} ns a "
-        f"byte (the fastest of each of {counted(len(sizes), 'size')})"
+        f"a transfer takes {latency * 1e6:.0f} us{assumed} plus {paid.per_byte * 1e9:.3g} ns "
+        f"per byte (from the fastest transfer of each of {counted(len(sizes), 'size')})"
     )
 
 
@@ -136,7 +141,10 @@ def _tensor(node: Node, ops: Sequence[Op]) -> Tensor:
     except ValueError:
         key = None
     if key is None or not key.inputs or not key.inputs[0].bytes:
-        raise UsageError(f"the profile does not tell how large the gradient of {node.name} is")
+        raise UsageError(
+            f"the profile does not contain the size of the gradient of {node.name}",
+            remedy="profile the job again",
+        )
     return key.inputs[0]
 
 

@@ -19,7 +19,8 @@ from dltune.planners.shown import Shown
 
 class BucketsPlanner(Planner[Buckets]):
     name = "buckets"
-    summary = "Which gradients of PyTorch's DistributedDataParallel travel together."
+    summary = "Choose which gradients PyTorch's DistributedDataParallel sends together."
+    example = "dltune plan buckets profile.json"
     section = Buckets
     after = ("settings",)
 
@@ -30,9 +31,12 @@ class BucketsPlanner(Planner[Buckets]):
         return [click.Argument(["profile"], type=click.Path(path_type=Path))]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Buckets]:
-        """Ranks sum up their gradients while the backward pass still computes others: the more, the
-        better buckets suit both. From a profile of the ranks; `dltune run` gives their model the
-        buckets."""
+        """PROFILE is a profile of the job's ranks (dltune profile -- torchrun ... train.py).
+
+        Ranks send gradients in groups, called buckets, while the backward pass still computes other
+        gradients. The plan contains the buckets with which a step is predicted to be fastest.
+        `dltune run --plan` applies them to the job's model.
+        """
         return _decide(**parameters)
 
     def changes_graphs(self, section: Buckets) -> bool:
@@ -50,7 +54,7 @@ class BucketsPlanner(Planner[Buckets]):
         )
         if planned == other:
             return ""
-        return "with other buckets" if planned else "without buckets of the plan"
+        return "with other buckets" if planned else "without the plan's buckets"
 
     def enforce(self, section: Buckets, run: Run) -> Enforcement:
         from dltune.planners.buckets.enforce import EnforcedBuckets

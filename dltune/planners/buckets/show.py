@@ -45,7 +45,7 @@ def intent(section: Buckets) -> Iterator[str]:
 def _planned(model: Model) -> str:
     what = counted(len(model.gradients), "gradient")
     if not model.limits:
-        return f"{what} in the buckets that they have by themselves"
+        return f"{what} in unchanged buckets"
     return f"{what} in {counted(len(model.planned), 'bucket')} of {_sizes(model.planned)}"
 
 
@@ -54,12 +54,12 @@ def sentences(outcome: BucketsOutcome) -> Iterator[str]:
     for one in outcome.ranks:
         if not one.buckets:
             yield (
-                f"rank {one.rank}: {counted(one.gradients, 'gradient')}; it ended before it was "
-                "known which buckets they have got"
+                f"rank {one.rank}: {counted(one.gradients, 'gradient')}; the rank ended before its "
+                "buckets were known"
             )
             continue
         held = f"{counted(one.gradients, 'gradient')} in {counted(len(one.buckets), 'bucket')}"
-        how = "as planned" if one.as_planned else "which are others than planned"
+        how = "as planned" if one.as_planned else "not as planned"
         yield f"rank {one.rank}: {held} of {_sizes(one.buckets)}, {how}"
     yield from outcome.left
 
@@ -76,22 +76,22 @@ def shown(section: Buckets) -> Shown:
         )
         for model in section.models
         for what, buckets, seconds in (
-            ("as it is", model.before, model.seconds),
+            ("without plan", model.before, model.seconds),
             *([("planned", model.planned, model.predicted)] if model.limits else []),
         )
     ]
-    heads = ("model", "", ">buckets", "their sizes", ">step ms", ">speed-up")
-    table = Table("predicted step of a rank, by its buckets", columns(*heads), rows)
-    return Shown([Part("buckets", "Gradients that travel together", [table])], [_headline(section)])
+    heads = ("model", "", ">buckets", "bucket sizes", ">step ms", ">speed-up")
+    table = Table("predicted step of a rank, by buckets", columns(*heads), rows)
+    return Shown([Part("buckets", "Gradient buckets", [table])], [_headline(section)])
 
 
 def _headline(section: Buckets) -> Headline:
     best = max(section.models, key=lambda model: model.seconds / model.predicted)
     if not best.limits:
-        return Headline(1, "Gradients travel in the buckets that they have by themselves.")
+        return Headline(1, "The buckets are unchanged: no others are predicted to be faster.")
     return Headline(
         1,
-        f"Gradients travel in {counted(len(best.planned), 'bucket')}, so that a step is predicted "
+        f"With the gradients in {counted(len(best.planned), 'bucket')}, a step is predicted to be "
         f"{best.seconds / best.predicted:.2f}x as fast.",
     )
 

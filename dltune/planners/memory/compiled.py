@@ -37,8 +37,9 @@ def decide(profile: Profile, found: Compiled, budget: int | None, slowdown: floa
         least = min(one.peak for one in there)
         if not fitting:
             raise UsageError(
-                f"{mib(budget)} are too few: a step takes {mib(least)} at least",
-                remedy=f"give --budget {-(-least >> 20)}MiB or more, or --smallest",
+                f"budget too small: a step needs at least {mib(least)}, which exceeds "
+                f"{mib(budget)}",
+                remedy=f"pass --budget {-(-least >> 20)}MiB or more, or --smallest",
             )
         chosen = min(fitting, key=lambda one: (one.added, one.peak))
     else:
@@ -65,14 +66,15 @@ def decide(profile: Profile, found: Compiled, budget: int | None, slowdown: floa
 def _require_known(found: Compiled) -> None:
     if found.failed or not found.graphs:
         raise UsageError(
-            "the profile does not tell what PyTorch's compiler keeps for the backward pass: "
-            + (found.failed or "none of what it compiled is differentiated"),
-            remedy="plan memory for the job without torch.compile",
+            "the profile does not contain what PyTorch's compiler keeps for the backward pass: "
+            + (found.failed or "no compiled graph has a backward pass"),
+            remedy="profile the job without torch.compile and plan again",
         )
     if found.passes != 1:
         raise UsageError(
-            f"a step has {found.passes} backward passes, of compiled parts one can be planned for",
-            remedy="plan memory for the job without torch.compile",
+            f"a step has {found.passes} backward passes; with torch.compile, memory can be planned "
+            "for one backward pass only",
+            remedy="profile the job without torch.compile and plan again",
         )
 
 

@@ -138,9 +138,10 @@ def _called(profile: Profile) -> EagerStep | None:
         return None
     if profile.calls is None or not profile.calls.forward:
         raise UsageError(
-            "the profile does not tell what a step holds in memory: it is of an older dltune, or "
-            "the script has hooks on saved tensors around its steps, or ended before its fifth",
-            remedy="profile the job again",
+            "the profile does not contain what a step holds in memory: an older dltune wrote it, "
+            "the script has hooks on saved tensors around its steps, or the job ended before its "
+            "fifth step",
+            remedy="profile the job again with this version of dltune, for at least five steps",
         )
     return eager(profile.calls)
 
@@ -159,16 +160,16 @@ def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     it cannot be planned, or the profile does not tell what is needed."""
     if profile.framework.name == "pytorch":
         raise UsageError(
-            "--largest-batch, --deepest and --offload are for steps of TensorFlow",
-            remedy="for PyTorch give --budget, --smallest or --slowdown alone",
+            "--largest-batch, --deepest and --offload support TensorFlow only",
+            remedy="for PyTorch, pass --budget, --smallest or --slowdown only",
         )
     if profile.memory is None:
         raise UsageError(
-            "the profile does not tell how much memory the job takes",
-            remedy="profile the job with this version of dltune",
+            "the profile does not contain the job's memory use",
+            remedy="profile the job again with this version of dltune",
         )
     if not profile.steps:
-        raise UsageError("the profile has no steps", remedy="profile the job for longer")
+        raise UsageError("the profile contains no steps", remedy="profile the job for longer")
     step = max(profile.steps, key=lambda one: one.share)
     _require_known(step)
     _require_straight(step)
@@ -199,12 +200,13 @@ def course(
 def _require_known(step: Step) -> None:
     if all(node.start is None or node.end is None for node in step.nodes):
         raise UsageError(
-            "the profile does not tell when the step's ops ran", remedy="profile the job again"
+            "the profile does not contain the times at which the step's ops ran",
+            remedy="profile the job again",
         )
     if not any(node.stateful for node in step.nodes):
         raise UsageError(
-            "the profile does not tell which ops keep state",
-            remedy="profile the job with this version of dltune",
+            "the profile does not contain which ops keep state",
+            remedy="profile the job again with this version of dltune",
         )
 
 
@@ -212,15 +214,16 @@ def _require_straight(step: Step) -> None:
     for node in step.nodes:
         if node.type.lstrip("_").removeprefix("Ref") in _CONTROL_FLOW or node.repeats > 1:
             raise UsageError(
-                f"{node.name} is part of a loop or a condition in the step's graph, whose order "
-                "cannot be fixed",
-                remedy="plan memory for steps without tf.while_loop and tf.cond of version 1",
+                f"{node.name} is part of a loop or a condition in the step's graph, and the order "
+                "of ops in these cannot be fixed",
+                remedy="plan memory only for steps without the tf.while_loop and tf.cond of "
+                "TensorFlow 1",
             )
         if node.type.lstrip("_").startswith(_FROM_ELSEWHERE):
             raise UsageError(
-                f"{node.name} takes a tensor from another device or process, and a fixed order "
-                "could have both wait for each other",
-                remedy="plan memory for steps that run on one device",
+                f"{node.name} receives a tensor from another device or process; in a fixed order "
+                "of ops, both sides could wait for each other",
+                remedy="plan memory only for steps that run on one device",
             )
 
 
@@ -267,9 +270,9 @@ def _that_fit(offloader: Offloader, chosen: Sequence[Selection], room: int) -> l
 
 def _too_few(budget: int, live: int, least: int) -> UsageError:
     return UsageError(
-        f"{mib(budget)} are too few: the job holds {mib(live)} beside what a step computes, and "
-        f"that takes {mib(least)} more at least",
-        remedy=f"give --budget {-(-(live + least) >> 20)}MiB or more, or --smallest",
+        f"budget too small: {mib(live)} of persistent memory plus at least {mib(least)} for the "
+        f"step exceed {mib(budget)}",
+        remedy=f"pass --budget {-(-(live + least) >> 20)}MiB or more, or --smallest",
     )
 
 
@@ -415,8 +418,9 @@ def _largest(steps: Batched, room: int) -> tuple[MeasuredStep, int]:
         chosen = _least((leaner(step), step))[1].steps
     if not batch:
         raise UsageError(
-            f"{mib(max(room, 0))} beside what the job holds have no room for one example",
-            remedy="give a larger --budget",
+            f"budget too small: persistent memory leaves {mib(max(room, 0))}, and a batch of one "
+            "sample does not fit into that",
+            remedy="pass a larger --budget",
         )
     return steps.of(batch), batch
 
@@ -430,8 +434,8 @@ def _most(steps: Batched, order: Sequence[Run], room: int) -> int:
         low, high = high, 2 * high
         if high > MOST_EXAMPLES:
             raise UsageError(
-                f"there is room for more than {low} examples",
-                remedy="leave --largest-batch out, or give a smaller --budget",
+                f"a batch of more than {low} samples fits into the budget",
+                remedy="omit --largest-batch, or pass a smaller --budget",
             )
     while high - low > 1:
         middle = (low + high) // 2

@@ -50,8 +50,9 @@ def deepest(profile: Profile, budget: int) -> Deepest:
     repeat = find(step, profile.ops)
     if repeat is None:
         raise UsageError(
-            "no block of the step is followed by one like it, so that none can be added",
-            remedy="leave --deepest out; it is for networks of equal layers, such as transformers",
+            "the step has no identical blocks in sequence, so no block can be added",
+            remedy="omit --deepest: it requires a network of identical layers, such as a "
+            "transformer",
         )
     deeper = Deeper(step, repeat)
     at_most = max(0, (MOST_NODES - len(step.nodes)) // len(repeat.rows))

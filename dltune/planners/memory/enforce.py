@@ -43,8 +43,9 @@ class EnforcedMemory(Enforcement):
     def __init__(self, section: Memory, run: Run) -> None:
         if section.folder and not os.access(section.folder, os.W_OK):
             raise UsageError(
-                f"the plan offloads tensors to {section.folder}, where no file can be made",
-                remedy="make the folder, or plan again with another --offload",
+                f"the plan offloads tensors to {section.folder}, which does not exist or is not "
+                "writable",
+                remedy="create the folder, or plan again with another --offload",
             )
         self.section = section
         self._run = run
@@ -96,7 +97,9 @@ class EnforcedMemory(Enforcement):
         )
         if not self._processes:
             raise self._attachment.why_nothing(
-                exit_code, f"no process of the job ran the planned graph {self.section.signature}"
+                exit_code,
+                "no process of the job ran the graph that the plan is for, "
+                f"{self.section.signature}",
             )
         kept = tuple(_kept(pid, process) for pid, process in self._processes.items())
         amiss = [text for text in complaints if self.section.signature in text]
@@ -108,8 +111,8 @@ class EnforcedMemory(Enforcement):
         if amiss and not self._run.partial and exit_code == 0:
             raise UsageError(
                 "; ".join(amiss),
-                remedy="profile the job as it is now and plan again, or pass --partial to let it "
-                "run as it is",
+                remedy="profile the job again and make a new plan, or pass --partial to run the "
+                "job without the parts that do not apply",
             )
         outcome = MemoryOutcome(kept, tuple(complaints))
         return Outcome(outcome, list(sentences(outcome, self.section)))

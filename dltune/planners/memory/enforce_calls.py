@@ -49,15 +49,17 @@ class EnforcedCalls(Enforcement):
             raise why_no_step(self._seen, exit_code)
         left = [one.left for one in self._heard.values() if one.left]
         left += [
-            f"a step is not as planned: {one.other}" for one in self._heard.values() if one.other
+            f"a step differs from the plan: {one.other}"
+            for one in self._heard.values()
+            if one.other
         ]
         planned = len(self.section.given_up) if self.section.compiled is None else 1
         done = [one for one in self._heard.values() if one.groups == planned]
         if not done and not self._run.partial and exit_code == 0:
             raise UsageError(
-                "; ".join(left) or "no step of the job was as planned",
-                remedy="profile the job as it is now and plan again, or pass --partial to let it "
-                "run as it is",
+                "; ".join(left) or "no step of the job matched the plan",
+                remedy="profile the job again and make a new plan, or pass --partial to run the "
+                "job without the parts that do not apply",
             )
         kept = tuple(
             Kept(one.pid, self._again(one.groups), 0, one.steps, one.peak, None, "")

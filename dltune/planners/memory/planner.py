@@ -37,7 +37,12 @@ class Bytes(click.ParamType[int]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB)", value)
         bytes = float(found[1]) * _UNITS[found[2]] if found else 0.0
         if not 1 <= bytes <= _MOST:
-            self.fail(f"{value!r} is no amount of memory, such as 8GiB or 500MiB", param, ctx)
+            self.fail(
+                f"{value!r} is not a memory size of at least 1B: use a number and one of the units "
+                "B, KiB, MiB and GiB, such as 8GiB",
+                param,
+                ctx,
+            )
         return round(bytes)
 
 
@@ -54,13 +59,14 @@ class Percent(click.ParamType[float]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value)
         share = float(found[1]) / 100.0 if found else -1.0
         if not 0 <= share <= _LONGEST:
-            self.fail(f"{value!r} is no share, such as 10%", param, ctx)
+            self.fail(f"{value!r} is not a percentage from 0% to 100000%, such as 10%", param, ctx)
         return share
 
 
 class MemoryPlanner(Planner[Memory]):
     name = "memory"
-    summary = "What a step computes again so that it fits into a budget of memory."
+    summary = "Choose what a step recomputes to fit into a memory budget."
+    example = "dltune plan memory profile.json --budget 8GiB"
     section = Memory
     after = ("settings", "allreduce", "threads", "transfers")
 
@@ -74,43 +80,51 @@ class MemoryPlanner(Planner[Memory]):
                 ["--budget"],
                 type=Bytes(),
                 metavar="SIZE",
-                help="What the framework's allocator may hold in all, such as 8GiB.",
+                help="Limit the total memory of the framework's allocator to SIZE, such as 8GiB.",
             ),
-            click.Option(["--smallest"], is_flag=True, help="As little as can be."),
+            click.Option(["--smallest"], is_flag=True, help="Minimise memory, at any slowdown."),
             click.Option(
                 ["--slowdown"],
                 type=Percent(),
                 metavar="PERCENT",
-                help="As little as ops can do with that take so much longer in all, such as 10%.",
+                help="Minimise memory, subject to at most this slowdown of op time, such as 10%.",
             ),
             click.Option(
                 ["--largest-batch"],
                 is_flag=True,
-                help="With --budget: for as many examples a step as it has room for.",
+                help="With --budget: find the largest batch that fits (TensorFlow only).",
             ),
             click.Option(
                 ["--deepest"],
                 is_flag=True,
-                help="With --budget: tell how many more of its blocks the network could have.",
+                help="With --budget: report how many repeated blocks could be added to the network "
+                "(TensorFlow only).",
             ),
             click.Option(
                 ["--offload"],
                 type=click.Path(path_type=Path, file_okay=False, exists=True),
                 metavar="FOLDER",
-                help="With --budget: let results leave for a file in this folder meanwhile.",
+                help="With --budget: move results to a file in FOLDER while they are not needed "
+                "(TensorFlow only).",
             ),
             click.Option(
                 ["--solve"],
                 type=Duration(),
                 metavar="TIME",
-                help="With --budget: look for the best selection that long, such as 60s.",
+                help="With --budget: search for the best selection for TIME, such as 60s.",
             ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
-        """Results of the forward pass wait in memory for the backward pass; those that are cheap to
-        compute are computed again instead. Numbers stay as they are. `dltune run` has the job's
-        graph do so, one op after the other, or PyTorch's autograd."""
+        """Pass exactly one of --budget, --smallest and --slowdown.
+
+        Results of the forward pass stay in memory until the backward pass reads them. The plan
+        frees results that are cheap to compute, and computes them again before they are read. The
+        values of the results do not change.
+
+        `dltune run --plan` applies the plan: in TensorFlow it rewrites the graph of the step, whose
+        ops then run one at a time in a fixed order; in PyTorch it uses hooks of autograd.
+        """
         return _decide(**parameters)
 
     def names_ops(self, section: Memory) -> bool:
@@ -153,26 +167,34 @@ def _decide(
 
     if [budget is not None, smallest, slowdown is not None].count(True) != 1:
         raise UsageError(
-            "give one of --budget, --smallest, and --slowdown", remedy="such as --budget 8GiB"
+            "exactly one of --budget, --smallest and --slowdown is required",
+            remedy="pass for example --budget 8GiB",
         )
     if largest_batch and budget is None:
-        raise UsageError("--largest-batch is for a --budget", remedy="such as --budget 8GiB")
+        raise UsageError(
+            "--largest-batch requires --budget", remedy="add for example --budget 8GiB"
+        )
     if deepest and (budget is None or largest_batch):
         raise UsageError(
-            "--deepest is for a --budget and the job's own batch", remedy="such as --budget 8GiB"
+            "--deepest requires --budget and cannot be combined with --largest-batch",
+            remedy="pass for example --budget 8GiB --deepest",
         )
     if offload is not None and (budget is None or largest_batch or solve is not None):
-        raise UsageError("--offload is for a --budget alone", remedy="such as --budget 8GiB")
+        raise UsageError(
+            "--offload requires --budget and cannot be combined with --largest-batch or --solve",
+            remedy="pass for example --budget 8GiB --offload FOLDER",
+        )
     if solve is not None:
         if budget is None:
-            raise UsageError("--solve is for a --budget", remedy="such as --budget 8GiB")
+            raise UsageError("--solve requires --budget", remedy="add for example --budget 8GiB")
         solver.require()
     found = documents.load(profile)
     if found.compiled is not None:
         if largest_batch or deepest or offload or solve is not None:
             raise UsageError(
-                "what PyTorch compiles has no --largest-batch, --deepest, --offload or --solve",
-                remedy="give --budget, --smallest or --slowdown alone",
+                "--largest-batch, --deepest, --offload and --solve do not apply to jobs that use "
+                "torch.compile",
+                remedy="pass --budget, --smallest or --slowdown only",
             )
         section = decide_compiled(found, found.compiled, budget, slowdown)
         return Decision(
@@ -203,36 +225,44 @@ def _decide(
         section = msgspec.structs.replace(section, folder=str(offload.resolve()))
     largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
     remarks = [
-        f"as the job is, a step needs most at {peak.at}: {show.mib(peak.bytes)} beside the "
-        f"{show.mib(section.live)} that it finds; the largest tensors then are of "
-        f"{largest}"
+        f"without a plan, the memory of a step peaks at {peak.at}: {show.mib(peak.bytes)} plus "
+        f"{show.mib(section.live)} of persistent memory; largest tensors at the peak: {largest}"
     ]
     if planned.failure is not None:
-        remarks.append(f"{planned.failure}; what was selected until then stands")
+        remarks.append(f"{planned.failure}; the plan uses the best selection up to then")
     if planned.bound is not None and section.again:
         longer = (section.seconds + section.added) / (section.seconds + planned.bound) - 1
         remarks.append(
-            f"in this order no selection adds less than {planned.bound / section.seconds:.2%}: the "
-            f"step takes {longer:.2%} longer than with the best, at most"
+            "in this order of ops, every selection adds at least "
+            f"{planned.bound / section.seconds:.2%} to the step; the planned step takes at most "
+            f"{longer:.2%} longer than with the best selection"
         )
     if section.batch is not None:
         remarks.append(
-            f"{section.batch} examples a step have room; the job must be given as many itself, and "
-            "profiled and planned again where its graph is another then"
+            f"a batch of {section.batch} samples fits; set this batch size in the job. If that "
+            "changes the job's graph, profile the job and plan again"
         )
     if tier and offload:
-        speed = f"{offload} takes and gives {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
+        speed = (
+            f"{offload} reads and writes at {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
+        )
         if section.offloaded:
-            waits = f"a step waits {section.waited:.2f} s for copies at that speed"
-            remarks.append(f"{speed}: {waits}, and less as long as the kernel has room for them")
+            remarks.append(
+                f"{speed}: a step waits {section.waited:.2f} s for copies at this speed, and less "
+                "while they fit into the page cache"
+            )
         else:
-            remarks.append(f"{speed}: nothing is offloaded, to compute again takes less time")
+            remarks.append(f"{speed}: nothing is offloaded because recomputing is faster")
         if in_memory(offload):
-            remarks.append(f"{offload} is in memory itself, where what is offloaded counts too")
+            remarks.append(
+                f"{offload} is on a file system in memory: offloaded tensors still use memory"
+            )
     if not (section.again or section.offloaded):
-        remarks.append("nothing is computed again: the order in which ops run is enough")
+        remarks.append("nothing is recomputed: changing the order of the ops is sufficient")
     if depths and depths.planned.blocks == depths.tried:
-        remarks.append(f"more than {depths.tried} blocks were not tried: they may fit")
+        remarks.append(
+            f"networks of more than {depths.tried} blocks were not tried and can also fit"
+        )
     summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
     summary["bound"] = planned.bound
     return Decision(

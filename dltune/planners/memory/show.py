@@ -45,33 +45,33 @@ class MemoryOutcome:
 def intent(section: Memory) -> Iterator[str]:
     """What would be enforced."""
     if section.compiled is not None:
-        yield f"{choice(section)}, about {mib(section.live + section.peak)} at most"
+        yield f"{choice(section)}, at most about {mib(section.live + section.peak)}"
         return
     what = "the calls" if section.calls else "graph"
     yield (
-        f"{counted(section.again, 'result')} of {what} {section.signature} computed again"
-        f"{_offloading(section)}, {mib(section.live + section.peak)} at most"
+        f"recompute {counted(section.again, 'result')} of {what} {section.signature}"
+        f"{_offloading(section)}, at most {mib(section.live + section.peak)}"
     )
 
 
 def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
     """What came of the section."""
     for one in outcome.processes:
-        did = f"{counted(one.again, 'result')} of {section.again} computed again"
+        did = f"recomputes {one.again} of {counted(section.again, 'result')}"
         if compiler := _compiler(section):
-            did = compiler if one.again else "left as it is"
+            did = compiler if one.again else "the compiler's budget is unchanged"
         text = f"process {one.pid}: {did}"
         if section.offloaded:
-            text += f", {one.offloaded} of {counted(len(section.offloaded), 'tensor')} offloaded"
+            text += f", offloads {one.offloaded} of {counted(len(section.offloaded), 'tensor')}"
         if one.peak is not None:
             planned = section.live + section.peak
             text += (
-                f", {mib(one.peak)} at most in {counted(one.steps, 'step')} (planned {mib(planned)}"
+                f", peak {mib(one.peak)} in {counted(one.steps, 'step')} (planned {mib(planned)}"
             )
             if one.live and (more := one.live - section.live) > NOTABLE * planned:
                 text += (
-                    f"; as that step began, {mib(more)} more than in the profile were there "
-                    "already, such as batches made ahead"
+                    f"; when that step began, {mib(more)} more than in the profile were already "
+                    "allocated, for example for prefetched batches"
                 )
             text += ")"
         yield text
@@ -89,7 +89,7 @@ def choice(section: Memory) -> str:
     if compiler := _compiler(section):
         return compiler
     return (
-        f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} again"
+        f"{mib(section.live + section.peak)}, {counted(section.again, 'result')} recomputed"
         f"{_offloading(section)}"
     )
 
@@ -105,7 +105,7 @@ def _offloading(section: Memory) -> str:
     if not section.offloaded:
         return ""
     total = mib(sum(one.bytes for one in section.offloaded))
-    return f", {counted(len(section.offloaded), 'tensor')} of {total} offloaded"
+    return f", {counted(len(section.offloaded), 'tensor')} ({total}) offloaded"
 
 
 def shown(section: Memory) -> Shown:
@@ -130,8 +130,9 @@ def mib(bytes: int) -> str:
 def _sentence(section: Memory) -> str:
     added = (section.added + section.waited) / section.seconds if section.seconds else 0.0
     return (
-        f"A step is planned with {mib(section.live + section.peak)} in place of "
-        f"{mib(section.live + section.before)}, for {added:.1%} more time than its ops take."
+        f"The peak memory of a step is {mib(section.live + section.peak)} as planned and "
+        f"{mib(section.live + section.before)} without the plan; the plan adds {added:.1%} to the "
+        "time of the step's ops."
     )
 
 
@@ -139,7 +140,7 @@ def _table(section: Memory) -> Table:
     most = section.live + max(section.before, section.peak, 1)
     rows = []
     for name, peak, added in (
-        ("as the job is", section.before, 0.0),
+        ("without plan", section.before, 0.0),
         ("planned", section.peak, section.added + section.waited),
     ):
         whole = section.live + peak
@@ -154,8 +155,11 @@ def _table(section: Memory) -> Table:
                 f"{added / section.seconds:.1%}" if section.seconds else "",
             )
         )
-    heads = ("a step", ">MiB beside", ">MiB within", ">MiB in all", "", ">added ms", ">of op time")
-    return Table("predicted memory of the framework's allocator", columns(*heads), rows)
+    heads = (
+        *("step", ">persistent MiB", ">step MiB", ">total MiB", ""),
+        *(">added ms", ">of op time"),
+    )
+    return Table("predicted peak of the framework's allocator", columns(*heads), rows)
 
 
 def _course(section: Memory) -> Course:
@@ -163,9 +167,9 @@ def _course(section: Memory) -> Course:
         return Series(name, seconds, [(section.live + bytes) / MIB for bytes in course])
 
     return Course(
-        "memory over the op time of a step",
+        "memory during a step, over its op time",
         [
-            series("as the job is", section.seconds, section.course_before),
+            series("without plan", section.seconds, section.course_before),
             series("planned", section.seconds + section.added, section.course),
         ],
         "MiB",
@@ -184,20 +188,20 @@ def _depths(found: Deepest) -> Table:
             f"{one.added * 1e3:.1f}",
             f"{one.added / one.seconds:.1%}" if one.seconds else "",
         )
-        for name, one in (("without a plan", found.unplanned), ("planned", found.planned))
+        for name, one in (("without plan", found.unplanned), ("planned", found.planned))
         if one is not None
     ]
     heads = (
-        "as deep as fits",
+        "deepest that fits",
         ">blocks",
-        ">more",
-        ">MiB beside",
-        ">MiB within",
-        ">MiB in all",
+        ">added blocks",
+        ">persistent MiB",
+        ">step MiB",
+        ">total MiB",
         ">added ms",
         ">of op time",
     )
-    title = f"{counted(found.blocks, 'block')} alike now, with {found.like}"
+    title = f"{counted(found.blocks, 'identical block')} in the job, such as {found.like}"
     return Table(title, columns(*heads), rows)
 
 
@@ -209,7 +213,7 @@ def _again(section: Memory) -> Table:
         for place, count in times.most_common()
         if count > 1
     ]
-    return Table("what is computed again", columns("node", ">times"), rows)
+    return Table("recomputed results", columns("node", ">times"), rows)
 
 
 def _offloaded(section: Memory) -> Table:
@@ -223,4 +227,4 @@ def _offloaded(section: Memory) -> Table:
         )
         for one in sorted(section.offloaded, key=lambda one: -one.bytes)
     ]
-    return Table("what leaves memory", columns("node", ">MiB", "gone for", "back for"), rows)
+    return Table("offloaded tensors", columns("node", ">MiB", "freed before", "back before"), rows)

@@ -162,9 +162,9 @@ def require_mesh(shape: Sequence[int], topology: Topology) -> None:
     there = len(topology.devices)
     if math.prod(shape) != there:
         raise UsageError(
-            f"a mesh of {'x'.join(map(str, shape))} has {math.prod(shape)} devices, the topology "
-            f"{there}",
-            remedy=f"give a --mesh of {there} devices, or another topology",
+            f"the mesh {'x'.join(map(str, shape))} has {math.prod(shape)} devices, but the "
+            f"topology has {there}",
+            remedy=f"pass a --mesh of {there} devices, or another topology",
         )
 
 

@@ -17,15 +17,15 @@ from dltune.pytorch import adapters as torch_adapters
 _LAYOUTS = parallelism.INJECTED / "_dltune_layouts.py"
 
 _HEAD = '''\
-"""How {network!r} is divided over {devices} devices, a mesh of {shape}: made by dltune for {what}.
+"""{network!r} divided over {devices} devices, a {shape} mesh. Written by dltune for {what}.
 
 {text}
 """
 '''
 
 _START = """\
-Start one process for each device, each with this as its first use of JAX; `dltune run --plan PLAN
--- python train.py` does so by itself:
+Start one process for each device. Each process must run these lines before it uses JAX otherwise;
+`dltune run --plan PLAN -- python train.py` does both:
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator_address, number_of_processes, this_process)
@@ -34,15 +34,15 @@ Start one process for each device, each with this as its first use of JAX; `dltu
 _KERAS = (
     _START
     + """
-Then, before any model is built:
+Then, before the job builds a model:
 
     import keras, dltune_plan
-    keras.utils.set_random_seed(0)  # all processes must draw alike
+    keras.utils.set_random_seed(0)  # the same seed in all processes
     dltune_plan.distribute()
 
-Every process gives `fit` the whole batches, in the same order: each keeps its part. A weight that
-no operator of the plan has is an error. What is saved is whole, and written by one process:
-`model.save` must be called in all."""
+Every process passes whole batches to `fit`, in the same order, and keeps its part of each. A weight
+that belongs to no operator of the plan is an error. Call `model.save` in all processes: one of them
+writes the whole model."""
 )
 
 _JAX = (
@@ -52,7 +52,7 @@ Weights are a tree of dictionaries, by layer and then by name ("kernel", "bias",
 
     import dltune_plan as plan
     params = plan.shard(params)                  # the same whole weights in every process
-    x = plan.batch(x[plan.rows(n)], n)           # of a batch of n samples those of this process
+    x = plan.batch(x[plan.rows(n)], n)           # this process's part of a batch of n samples
     h = plan.constrain("conv1", conv1(params, x))  # in the model, under jax.jit
     h = plan.constrain("dense", dense(params, plan.read("dense", h)))
 
@@ -61,34 +61,35 @@ To save, gather in all processes and write in one:
     whole = jax.experimental.multihost_utils.process_allgather(params, tiled=True)
     if jax.process_index() == 0: ...
 
-and `shard` what is read again."""
+and pass the weights to `shard` after loading them."""
 )
 
 _TORCH = """\
-Start one process for each device, as `torchrun --nproc-per-node` does; then, before any model is
-called (`dltune run --plan PLAN -- python train.py` needs neither these lines nor this file):
+Start one process for each device, for example with `torchrun --nproc-per-node`. Each process must
+run these lines before it calls a model (`dltune run --plan PLAN -- python train.py` needs neither
+these lines nor this file):
 
     import torch, dltune_plan
     torch.distributed.init_process_group("gloo")
-    torch.manual_seed(0)  # all processes must draw alike
+    torch.manual_seed(0)  # the same seed in all processes
     dltune_plan.distribute()
 
-A model is given whole batches, the same in every process, and gives out whole results; what is
-saved of it (`state_dict`, `torch.save`) is whole, and written by one process. A weight that no
-operator of the plan has is an error."""
+Every process passes the same whole batches to the model and gets whole results. `state_dict`
+returns whole weights; one process is enough to write them with `torch.save`. A weight that belongs
+to no operator of the plan is an error."""
 
 _KERAS_CODE = '''
 
 def distribute() -> None:
-    """Keras' models are divided as planned from now on. Ends the process with exit code 2 where
-    the job has other devices than the plan."""
+    """Divide the Keras models that are built from now on as planned. Exit with code 2 if the job's
+    devices differ from the plan's."""
     import keras
 
     if type(keras.distribution.distribution()).__name__ == "Planned":
-        return  # under dltune run it is in force already
+        return  # dltune run has applied the plan
     layouts = Layouts(DLTUNE_PLAN)
     if keras.backend.backend() != "jax":
-        _refuse(f"Keras runs on {keras.backend.backend()}", "set KERAS_BACKEND=jax")
+        _refuse(f"Keras uses the backend {keras.backend.backend()!r}", "set KERAS_BACKEND=jax")
     _require_devices(layouts.mesh)
     Distribution(layouts, _refuse).begin()
 '''
@@ -98,7 +99,7 @@ _LAYOUTS = Layouts(DLTUNE_PLAN)
 
 
 def mesh() -> Any:
-    """The plan's devices. Ends the process with exit code 2 where the job has others."""
+    """Return the plan's devices. Exit with code 2 if the job's devices differ."""
     import jax
     import numpy as np
 
@@ -108,16 +109,16 @@ def mesh() -> Any:
 
 
 def sharding(path: str, shape: Sequence[int]) -> Any:
-    """The NamedSharding of the weight at `path`, such as "dense/kernel". Ends the process with exit
-    code 2 where the plan does not know it, or knows it twice."""
+    """Return the NamedSharding of the weight at `path`, such as "dense/kernel". Exit with code 2 if
+    no operator of the plan has this weight, or more than one has."""
     try:
         return _named(_LAYOUTS.weight(path, shape))
     except ValueError as error:
-        _refuse(str(error), "plan again for the network as it is")
+        _refuse(str(error), "plan again for the current network")
 
 
 def shard(params: Any) -> Any:
-    """A tree of whole weights, the same in every process, each divided as planned."""
+    """Divide each weight of a tree as planned; every process passes the same whole weights."""
     import jax
     import numpy as np
 
@@ -132,7 +133,7 @@ def shard(params: Any) -> Any:
 
 
 def rows(samples: int) -> slice:
-    """Which rows of a batch of so many samples this process is to give to `batch`."""
+    """Return the rows of a batch of `samples` samples that this process passes to `batch`."""
     import jax
 
     places = _named(_LAYOUTS.batch((samples,))).devices_indices_map((samples,))
@@ -141,7 +142,7 @@ def rows(samples: int) -> slice:
 
 
 def batch(local: Any, samples: int) -> Any:
-    """An array of a batch of so many samples, from those that each process has (`rows`)."""
+    """Return an array of a batch of `samples` samples from the rows of each process (`rows`)."""
     import jax
     import numpy as np
 
@@ -151,24 +152,26 @@ def batch(local: Any, samples: int) -> Any:
 
 
 def constrain(name: str, array: Any) -> Any:
-    """What the operator `name` gives out, divided as planned."""
+    """Divide the output of the operator `name` as planned."""
     import jax
 
     try:
         return jax.lax.with_sharding_constraint(array, _named(_LAYOUTS.output(name, array.shape)))
     except (KeyError, ValueError) as error:
-        _refuse(f"constrain({name!r}): {error}", "plan again for the network as it is")
+        _refuse(f"constrain({name!r}): {error}", "plan again for the current network")
 
 
 def read(name: str, array: Any) -> Any:
-    """What the operator `name` reads, as it needs it: without this the partitioner may have the
-    devices add up gradients that each of them can compute."""
+    """Divide the input of the operator `name` as it needs it. Without this, the partitioner can
+    make the devices sum gradients that each of them can compute."""
     import jax
 
     try:
         return jax.lax.with_sharding_constraint(array, _named(_LAYOUTS.input(name, array.shape)))
     except KeyError:
-        _refuse(f"read({name!r}): no such operator", "plan again for the network as it is")
+        _refuse(
+            f"read({name!r}): the plan has no such operator", "plan again for the current network"
+        )
 
 
 def _named(entries: tuple[Entry, ...]) -> Any:
@@ -180,20 +183,20 @@ def _named(entries: tuple[Entry, ...]) -> Any:
 _TORCH_CODE = '''
 
 def distribute() -> None:
-    """PyTorch's models are divided as planned from now on. Ends the process with exit code 2 where
-    the job has other ranks than the plan has devices."""
+    """Divide the PyTorch models that are called from now on as planned. Exit with code 2 if the
+    number of ranks differs from the plan's number of devices."""
     import torch
 
     if getattr(torch.nn.Module, "_dltune_plan", None) == DLTUNE_PLAN:
-        return  # under dltune run it is in force already
+        return  # dltune run has applied the plan
     layouts = Layouts(DLTUNE_PLAN, nested=True)
     joined = torch.distributed.is_initialized()
     ranks = torch.distributed.get_world_size() if joined else 1
     if ranks != math.prod(layouts.mesh):
         _refuse(
-            f"the plan is for {math.prod(layouts.mesh)} devices, one in each process; the job has "
+            f"the plan requires {math.prod(layouts.mesh)} processes, one per device; the job has "
             f"{ranks}",
-            "start it with torchrun --nproc-per-node, or dltune run --plan",
+            "start the job with torchrun --nproc-per-node, or with dltune run --plan",
         )
     Distribution(layouts, _refuse).begin(torch)
 '''
@@ -205,9 +208,9 @@ def _require_devices(mesh: tuple[int, ...]) -> None:
 
     if jax.device_count() != math.prod(mesh) or jax.local_device_count() != 1:
         _refuse(
-            f"the plan is for {math.prod(mesh)} devices, one in each process; the job has "
-            f"{jax.device_count()}, {jax.local_device_count()} of them in this process",
-            "start as many processes as the plan has devices, as dltune run --plan does",
+            f"the plan requires {math.prod(mesh)} devices, one per process; the job has "
+            f"{jax.device_count()}, of which {jax.local_device_count()} in this process",
+            "start one process per device of the plan, as dltune run --plan does",
         )
 
 """
@@ -258,7 +261,7 @@ def _file(section: Parallelism, what: str, text: str, sources: Sequence[Path], c
     plain = sorted(line for line in imports if line.startswith("import "))
     named = sorted(line for line in imports if line.startswith("from "))
     lines = ["", "from __future__ import annotations", "", *plain, *named, ""]
-    lines += ["# the plan; dltune run knows this file by it"]
+    lines += ["# the plan; dltune run recognises this file by it"]
     lines += [f"DLTUNE_PLAN = {pprint.pformat(plan, width=88, sort_dicts=False)}", ""]
     return head + "\n".join([*lines, *bodies]) + _REFUSING + code
 

@@ -49,7 +49,9 @@ class EnforcedParallelism(Enforcement):
         self._run = run
         self._plain = run.environment.get("DLTUNE_DISABLE") == "1"
         if self._plain:
-            self.announced = ["DLTUNE_DISABLE=1 is set: one process, without the plan"]
+            self.announced = [
+                "DLTUNE_DISABLE=1 is set: the job runs as one process, without the plan"
+            ]
         self._folder = Path()
         self._heard: dict[int, messages.Parallel] = {}
         self._cause: str | None = None
@@ -58,7 +60,7 @@ class EnforcedParallelism(Enforcement):
         shape = " x ".join(map(str, self._plan["mesh"]))
         here = len(self._meeting.here)
         of = f"{here} of {self._count}" if here < self._count else f"{here}"
-        yield f"{of} processes, each with a device of a mesh of {shape}"
+        yield f"{of} processes, one per device of a {shape} mesh"
 
     def command(self, given: Sequence[str]) -> Sequence[str]:
         """Raises UsageError when it cannot be started."""
@@ -73,9 +75,11 @@ class EnforcedParallelism(Enforcement):
         if not (pairs := gradients.suspects(self._plan)):
             return
         if not Path(program).name.startswith("python"):
-            self._run.say("the plan's gradients are not tried: the command is not a Python's own")
+            self._run.say(
+                "the plan's gradients are not checked: the command is not a Python interpreter"
+            )
             return
-        self._run.say("trying the gradients of convolutions that are divided as XLA may get wrong")
+        self._run.say("checking the gradients of convolutions that XLA can compile wrongly")
         try:
             gradients.require_same(self._plan, pairs, program)
         except UsageError as error:
@@ -139,33 +143,33 @@ class EnforcedParallelism(Enforcement):
     def _require_taken(self) -> None:
         """Raises UsageError unless every rank has."""
         if len(self._heard) < len(self._meeting.here):
-            whom = (
-                f"not every one of {self._count} ranks" if self._heard else "no process of the job"
-            )
+            whom = f"not all of {self._count} ranks" if self._heard else "no process of the job"
             raise UsageError(
-                f"{whom} imported JAX, or called a model of PyTorch's, so the plan changed nothing",
-                remedy="the plan's section on parallelism is for jobs on JAX, on Keras with it, or "
-                "on PyTorch",
+                f"{whom} imported JAX or called a PyTorch model, so the plan had no effect",
+                remedy="use plans with a section parallelism only for jobs on JAX, Keras with JAX, "
+                "or PyTorch",
             )
         one = next(iter(self._heard.values()))
         if not one.consumer:
             raise UsageError(
-                "the job uses JAX without Keras, and not the file that divides its arrays, so each "
-                "rank computed the same alone",
-                remedy="dltune plan parallelism --emit jax prints that file, for the job to import",
+                "the job uses JAX without Keras and did not import the file that divides its "
+                "arrays, so each rank computed the whole model",
+                remedy="write that file with dltune plan parallelism --emit jax, and import it in "
+                "the job",
             )
         if one.ended and one.unmet:
             more = f" and {len(one.unmet) - 1} more" if one.unmet[1:] else ""
             raise UsageError(
-                f"the job's models have no weights {one.unmet[0]!r}{more}, which the plan divides",
-                remedy="plan for the network as it is",
+                "the plan divides weights that the job's models do not have: "
+                f"{one.unmet[0]!r}{more}",
+                remedy="plan again for the current network",
             )
 
 
 def _sentences(taken: Taken) -> Iterator[str]:
     processes = f"{taken.ranks} processes on {taken.framework}"
     if taken.consumer == "jax":
-        yield f"{processes}, each with its part as the emitted file divides it"
+        yield f"{processes}, divided by the emitted file"
         return
     yield (
         f"{processes}: {taken.divided} of {counted(taken.weights, 'weight')} and the outputs of "
@@ -174,4 +178,4 @@ def _sentences(taken: Taken) -> Iterator[str]:
     if taken.unknown:
         more = len(taken.unknown) - _SHOWN
         names = ", ".join(taken.unknown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield f"no operator's, so left whole: {names}"
+        yield f"not divided, because they belong to no operator of the plan: {names}"

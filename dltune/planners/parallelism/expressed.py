@@ -19,8 +19,8 @@ def expressed(section: Parallelism) -> dict[str, Any]:
     mesh = section.mesh or (len(section.devices),)
     if not section.mesh and len(section.devices) > 1:
         raise UsageError(
-            "the plan has operators on blocks of devices of their own, which neither Keras, JAX "
-            "nor PyTorch can express: in these every operator is on one mesh of all devices",
+            "the plan places operators on different blocks of devices, but Keras, JAX and PyTorch "
+            "can only place every operator on one mesh of all devices",
             remedy=_REMEDY,
         )
     owners: dict[str, Divided] = {}
@@ -29,7 +29,7 @@ def expressed(section: Parallelism) -> dict[str, Any]:
         if _divided(first) != _divided(one):
             raise UsageError(
                 f"the operators {first.name!r} and {one.name!r} share the weights "
-                f"{one.weights!r} and divide them differently, which a mesh cannot express",
+                f"{one.weights!r} but divide them differently, which is not possible on a mesh",
                 remedy=_REMEDY,
             )
     operators = [

@@ -60,8 +60,8 @@ def network(named: Path | str, batch: int | None) -> Given:
         return _published(named, batch)
     if batch is not None:
         raise UsageError(
-            f"--batch is for networks by name, and {named} is of one batch size",
-            remedy="leave it out",
+            f"--batch applies only to published networks; the batch size of {named} is fixed",
+            remedy="omit --batch",
         )
     kind = files.schema(named).rpartition("/")[0]
     if kind == "dltune.profile":
@@ -72,13 +72,13 @@ def network(named: Path | str, batch: int | None) -> Given:
 def profiled(profile: Profile) -> Given:
     """Its step with the most time. Raises UsageError where it tells of no operators."""
     if not profile.steps:
-        raise UsageError("the profile has no step", remedy="profile a job that trains")
+        raise UsageError("the profile contains no steps", remedy="profile a job that trains")
     step = max(profile.steps, key=lambda one: one.share)
     if profile.framework.name == "pytorch":
         if profile.calls is None:
             raise UsageError(
-                "the profile has no step that was recorded call by call",
-                remedy="profile the job again, as it is: what is compiled is not recorded",
+                "the profile contains no step that was recorded call by call",
+                remedy="profile the job again without torch.compile, whose calls are not recorded",
             )
         graph = called(profile.calls, step.name or "model")
         found = called_times.measured(profile.calls, graph, profile)
@@ -96,9 +96,9 @@ def devices(named: Path | str) -> Topology:
     name, _, count = named.partition(":")
     if name.lower() not in CLUSTERS or not re.fullmatch(r"\d{1,4}", count):
         raise UsageError(
-            f"there is no file {named!r}, and no cluster of that name and size",
-            remedy=f"name a topology document, or one of {', '.join(CLUSTERS)} with a number of "
-            "devices, as p100:16",
+            f"{named!r} is neither a file nor a published cluster with a number of devices",
+            remedy=f"pass a topology document, or one of {', '.join(CLUSTERS)} with a number of "
+            "devices, such as p100:16",
         )
     return CLUSTERS[name.lower()](int(count))
 
@@ -111,11 +111,12 @@ def remarks(given: Given, topology: Topology) -> Iterator[str]:
         yield f"this profile is partial: {given.profile.partial}"
     if given.measured.uncounted:
         types = ", ".join(given.measured.uncounted)
-        yield f"operations are not known, and counted as none, of {types}"
+        yield f"the number of operations is unknown for {types}, and counted as 0"
     if not given.timed(topology):
         yield (
-            f"the profile's times hold for devices of the kind {given.profile.machine.name!r} "
-            "alone, as the profiled machine is called; those of others are modelled"
+            "the profile's times apply only to devices of the kind "
+            f"{given.profile.machine.name!r}, the profiled machine; times of other kinds are "
+            "modelled"
         )
 
 
@@ -168,8 +169,8 @@ def _published(name: str, batch: int | None) -> Given:
     known = {one.lower(): one for one in NETWORKS}
     if name.lower() not in known:
         raise UsageError(
-            f"there is no file {name!r}, and no network of that name",
-            remedy="name a profile or an operators document, or one of " + ", ".join(NETWORKS),
+            f"{name!r} is neither a file nor a published network",
+            remedy="pass a profile, an operators document, or one of " + ", ".join(NETWORKS),
         )
     own = known[name.lower()]
     graph = NETWORKS[own]() if batch is None else NETWORKS[own](batch)

@@ -41,9 +41,9 @@ def meeting(section: Parallelism) -> Meeting:
     local = {host for host in set(hosts) if _is_here(host)}
     if not local:
         raise UsageError(
-            f"the plan's devices are on {', '.join(dict.fromkeys(hosts))}, none of which is this "
-            "machine",
-            remedy="start dltune run with this plan on each of them",
+            f"the plan's devices are on the hosts {', '.join(dict.fromkeys(hosts))}; this machine "
+            "is none of them",
+            remedy="start dltune run with this plan on each of these hosts",
         )
     content = int(files.digest(section)[:8], 16)
     here = tuple(n for n, host in enumerate(hosts) if host in local)

@@ -22,9 +22,9 @@ def tiles(section: Parallelism, alike: Sequence[tuple[str, Sequence[Divided]]]) 
         if parts > MOST:
             break
         drawn.append(_tile(name, those))
-    title = "operators as they are divided: samples from top to bottom, all else from left to right"
+    title = "divided operators: samples from top to bottom, other dimensions from left to right"
     if len(drawn) < len(alike):
-        title += f"; the first {len(drawn)} of {len(alike)}"
+        title += f"; first {len(drawn)} of {len(alike)}"
     yield Tiles(title, section.devices, drawn)
 
 
@@ -56,7 +56,7 @@ def _places(one: Divided, dimensions: Sequence[int]) -> Iterator[tuple[tuple[int
 
 
 def divided(one: Divided) -> str:
-    """As "sample 4, channel 2, each part 2 times"."""
+    """As "sample 4, channel 2, each part on 2 devices"."""
     parts = (f"{n} {d}" for n, d in zip(one.dimensions, one.degrees, strict=True) if d > 1)
-    copies = f"each part {one.replicas} times" if one.replicas > 1 else ""
+    copies = f"each part on {one.replicas} devices" if one.replicas > 1 else ""
     return ", ".join(filter(None, (*parts, copies))) or "whole"

@@ -49,16 +49,21 @@ class Mesh(click.ParamType[tuple[int, ...]]):
         if isinstance(value, tuple):
             return value
         if not re.fullmatch(r"\d{1,6}(x\d{1,6})*", value):
-            self.fail(f"{value!r} is no mesh, such as 2x2", param, ctx)
+            self.fail(f"{value!r} is not a mesh such as 2x2", param, ctx)
         shape = tuple(map(int, value.split("x")))
         if min(shape) < 2:
-            self.fail(f"an axis of {value!r} has fewer than 2 devices", param, ctx)
+            self.fail(
+                f"an axis of {value!r} has fewer than 2 devices; use 2 or more on each axis",
+                param,
+                ctx,
+            )
         return shape
 
 
 class ParallelismPlanner(Planner[Parallelism]):
     name = "parallelism"
-    summary = "Over which devices each operator of a network is divided."
+    summary = "Choose how to divide each operator of a network over devices."
+    example = "dltune plan parallelism profile.json --topology p100:16"
     section = Parallelism
     formats = get_args(Consumer)
 
@@ -73,69 +78,85 @@ class ParallelismPlanner(Planner[Parallelism]):
                 type=Named(),
                 required=True,
                 metavar="TOPOLOGY",
-                help="The devices: a topology document, or a cluster's name and size, as p100:16.",
+                help="Use the devices of a topology document, or of a published cluster, such as "
+                "p100:16.",
             ),
             click.Option(
                 ["--batch"],
                 type=click.IntRange(1, 2**31 - 1),
-                help="Samples a step, of a network by name.  [the published one's]",
+                metavar="N",
+                help="Use N samples per step, for a published network (default: as published).",
             ),
             click.Option(
                 ["--times"],
                 type=click.Path(path_type=Path, dir_okay=False),
                 metavar="FILE",
-                help="How long operators take on a device, measured: a document of --measure.",
+                help="Read measured times of operators from FILE, which --measure writes.",
             ),
             click.Option(
                 ["--measure"],
                 type=Duration(),
                 metavar="TIME",
-                help="First have JAX measure here what --times lacks, for so long at most.",
+                help="Measure the times that --times lacks with JAX on this machine, for at most "
+                "TIME, such as 10m.",
             ),
             click.Option(
                 ["--for", "consumer"],
                 type=click.Choice(get_args(Consumer)),
-                help="Only what this can express: every operator on one mesh of all devices.",
+                help="Restrict the plan to what this framework can run: every operator on one mesh "
+                "of all devices.",
             ),
             click.Option(
                 ["--mesh"],
                 type=Mesh(),
                 metavar="SHAPE",
-                help="With --for: the mesh, as 2x4.  [one axis of all devices]",
+                help="With --for: use this mesh, such as 2x4 (default: one axis of all devices).",
             ),
             click.Option(
                 ["--budget"],
                 type=Duration(),
                 metavar="TIME",
-                help="Search so long, such as 90s or 10m.  [30s]",
+                help="Search for TIME, such as 90s or 10m (default: 30s).",
             ),
             click.Option(
                 ["--proposals"],
                 type=click.IntRange(min=1),
-                help="Search so many changes instead: with one --seed always the same plan.",
+                metavar="N",
+                help="Try N changes instead of searching for a time; the same --seed then gives "
+                "the same plan.",
             ),
             click.Option(
-                ["--seed"], type=click.IntRange(0, 2**63 - 1), default=0, show_default=True
+                ["--seed"],
+                type=click.IntRange(0, 2**63 - 1),
+                default=0,
+                show_default=True,
+                metavar="N",
+                help="Start the random search from seed N.",
             ),
             click.Option(
                 ["--processes"],
                 type=click.IntRange(1, 1024),
                 default=1,
                 show_default=True,
-                help="Search in so many at once.",
+                metavar="N",
+                help="Search in N processes.",
             ),
             click.Option(
                 ["--scheduler"],
                 metavar="ADDRESS",
-                help="Search on the workers of dask there, such as tcp://127.0.0.1:8786.",
+                help="Search on the workers of the dask scheduler at ADDRESS, such as "
+                "tcp://127.0.0.1:8786.",
             ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Parallelism]:
-        """NETWORK: a profile, an operators document, or a published network's name, as Inception-v3
-        or NMT. Steps are simulated on the topology, for which nothing of it must be at hand.
-        `dltune run` starts a job on Keras with JAX, or on PyTorch, as one process for each device,
-        divided so."""
+        """NETWORK is a profile, an operators document, or the name of a published network, such as
+        Inception-v3 or NMT.
+
+        dltune simulates steps on the topology; the devices themselves are not needed. `dltune run`
+        applies a plan made with --for: it starts one process per device and divides the model of a
+        job that uses JAX, Keras with JAX, or PyTorch.
+        """
         return _decide(**parameters)
 
     def enforce(self, section: Parallelism, run: Run) -> Enforcement:
@@ -175,16 +196,20 @@ def _decide(
 ) -> Decision[Parallelism]:
     if budget is not None and proposals is not None:
         raise UsageError(
-            "--budget and --proposals both say when the search ends", remedy="give one of them"
+            "--budget and --proposals cannot be combined: each limits the search",
+            remedy="pass only one of them",
         )
     if mesh is not None and consumer is None:
         raise UsageError(
-            "--mesh is for what --for names: without, operators are on blocks of devices of their "
-            "own",
-            remedy="such as --for keras",
+            "--mesh requires --for: without --for, each operator can use a different block of "
+            "devices",
+            remedy="add for example --for keras",
         )
     if measure is not None and times is None:
-        raise UsageError("--measure is for what --times names", remedy="such as --times times.json")
+        raise UsageError(
+            "--measure requires --times, the file for the measured times",
+            remedy="add for example --times times.json",
+        )
     from dltune.planners.parallelism import decide, emit, given, show
 
     found = given.network(network, batch)

@@ -35,9 +35,9 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
     found = again(section, documents)
     if found is None:
         raise UsageError(
-            f"{section.network} and {section.topology} are not at hand as the plan was made from "
-            "them",
-            remedy="name their documents beside the plan",
+            f"the documents of {section.network} and {section.topology} are missing, or have "
+            "changed since the plan was made",
+            remedy="pass the documents that the plan was made from, together with the plan",
         )
     given, topology = found
     if section.times:
@@ -48,7 +48,9 @@ def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Sched
     engine.simulate(strategy)
     tasks = engine.totals().tasks
     if tasks > MOST:
-        raise UsageError(f"a step has {tasks:,} tasks, too many to draw")
+        raise UsageError(
+            f"a step has {tasks:,} tasks, and at most {MOST:,} can be drawn", remedy=None
+        )
     return _schedule(section, whole, engine.events())
 
 
@@ -60,8 +62,8 @@ def _times(
     found = times.again(section.times.digest, wanted, documents) if section.times else None
     if found is None:
         raise UsageError(
-            "the operators' times are not at hand that the plan was made with",
-            remedy="name their document beside the plan",
+            "the operator times that the plan was made with are missing",
+            remedy="pass their document together with the plan",
         )
     return found
 
@@ -100,7 +102,7 @@ class _Names:
         match event.kind:
             case "operator":
                 one = self._operators[event.number]
-                way = "backwards" if event.phase else "forwards"
+                way = "backward" if event.phase else "forward"
                 return f"{one.name} {way}, part {event.place}", one.block or one.type
             case "piece":
                 producer, consumer = self._edges[event.number]
@@ -113,4 +115,4 @@ class _Names:
                 if event.phase == 2:
                     return f"update of {name}", "updates"
                 where = "between hosts" if event.phase else "within a host"
-                return f"gradients of {name} added up {where}", "synchronization"
+                return f"gradients of {name} summed {where}", "synchronization"

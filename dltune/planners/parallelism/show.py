@@ -16,53 +16,53 @@ ROWS = 12
 
 # FlexFlow's (Jia, Zaharia and Aiken, 2018, section 5), and what holds here
 ASSUMPTIONS = (
-    "A1, an op takes the same time whatever its numbers: {costs}.",
-    "A2, a transfer takes its bytes over the bandwidth: so here, and the latency of each link on "
-    "its way besides; of a way of several links the slowest is busy meanwhile, the others are not.",
-    "A3, a device runs its tasks first in, first out: so here; of tasks that are ready at once "
-    "that of the operator which comes first in the network.",
-    "A4, the runtime costs nothing: not so on real devices; here an op's time has its launch in "
-    "it, and nothing else.",
+    "A1: the time of an op does not depend on its values. Op times are {costs}.",
+    "A2: a transfer takes its bytes divided by the bandwidth. The simulation adds the latency of "
+    "each link on the route. On a route of several links, only the slowest is busy meanwhile.",
+    "A3: a device runs its tasks first in, first out. If several tasks become ready at once, the "
+    "simulation starts with the operator that comes first in the network.",
+    "A4: the runtime has no overhead. This does not hold on real devices; in the simulation, the "
+    "time of an op includes its launch and nothing else.",
 )
-_MEASURED = "those of the profile, of which a part takes its share"
+_MEASURED = "taken from the profile; a part of an op takes its share of the time"
 _MODELLED = (
-    "modelled here by the device's peaks (roofline), times the share of these that its kind is "
-    "told to come to"
+    "modelled from the device's peaks (roofline) and the share of the peaks that its kind is "
+    "assumed to reach"
 )
 
 
 def choice(section: Parallelism) -> str:
     """In a few words."""
-    gap = f", gap {_gap(section)}" if section.bound is not None else ""
-    return f"{_ms(section.seconds)} ms a step on {counted(len(section.devices), 'device')}{gap}"
+    gap = f", gap to the bound {_gap(section)}" if section.bound is not None else ""
+    return f"{_ms(section.seconds)} ms per step on {counted(len(section.devices), 'device')}{gap}"
 
 
 def shown(section: Parallelism) -> Shown:
     return Shown(
         [
-            Part("steps", "Steps of divided networks", [_compared(section), *_bounded(section)]),
-            Part("strategy", "The strategy", [*tiles(section, alike(section)), _strategy(section)]),
-            Part("assumptions", "What the times rest on", [*_assumptions(section)]),
+            Part("steps", "Simulated steps", [_compared(section), *_bounded(section)]),
+            Part("strategy", "Strategy", [*tiles(section, alike(section)), _strategy(section)]),
+            Part("assumptions", "Assumptions of the simulation", [*_assumptions(section)]),
         ],
         [Headline(1, _sentence(section))],
     )
 
 
 def decision(section: Parallelism) -> Shown:
-    source = f"Ops' times are {_costs(section)}."
+    source = f"Op times are {_costs(section)}."
     told = [source, *_bounded(section)]
     return Shown([Part("steps", "", [_compared(section), *told, _briefly(section)])])
 
 
 def remarks(section: Parallelism) -> Iterator[str]:
-    yield f"the search looked at {section.proposals:,} changes in {section.searched:.1f} s"
+    yield f"the search tried {section.proposals:,} changes in {section.searched:.1f} s"
 
 
 def _costs(section: Parallelism) -> str:
     if times := section.times:
         return (
-            f"those of {times.parts:,} parts, measured by {times.framework} on "
-            f"{counted(times.cores, 'core')} each, once for each type and local shapes"
+            f"measured by {times.framework} for {times.parts:,} parts of operators, on "
+            f"{counted(times.cores, 'core')} each, once per type and shapes"
         )
     return _MEASURED if section.measured else _MODELLED
 
@@ -75,11 +75,11 @@ def _assumptions(section: Parallelism) -> Iterator[str]:
 def _sentence(section: Parallelism) -> str:
     text = (
         f"A step of {section.network} on {counted(len(section.devices), 'device')} "
-        f"({section.topology}) is simulated at {_ms(section.seconds)} ms"
+        f"({section.topology}) takes {_ms(section.seconds)} ms in simulation"
     )
     first = next((one for one in section.baselines if one.name == FIRST), None)
     if first and section.seconds:
-        text += f", {first.seconds / section.seconds:.2f} times as fast as data parallel"
+        text += f", {first.seconds / section.seconds:.2f}x as fast as data parallel"
     return f"{text}; {_best(section)}." if section.bound is not None else f"{text}."
 
 
@@ -91,17 +91,17 @@ def _gap(section: Parallelism) -> str:
 
 def _best(section: Parallelism) -> str:
     if section.bound is not None and section.bound >= section.seconds:
-        return f"no strategy of its space takes less (proven by {section.proof})"
-    return f"no strategy of its space saves more than {_gap(section)} of that"
+        return f"no strategy in its search space takes less (proven by {section.proof})"
+    return f"no strategy in its search space takes more than {_gap(section)} less"
 
 
 def _bounded(section: Parallelism) -> Iterator[str]:
     if section.bound is not None and section.bound >= section.seconds:
-        yield f"No strategy of this space takes less: proven by {section.proof}."
+        yield f"No strategy in this search space takes less (proven by {section.proof})."
     elif section.bound is not None:
         yield (
-            f"No strategy of this space takes less than {_ms(section.bound)} ms (by "
-            f"{section.proof}): the gap to the best is {_gap(section)} at most."
+            f"No strategy in this search space takes less than {_ms(section.bound)} ms (proven by "
+            f"{section.proof}): the gap to the best is at most {_gap(section)}."
         )
 
 
@@ -121,7 +121,7 @@ def _compared(section: Parallelism) -> Table:
         )
         for one in every
     ]
-    heads = ("a step", ">ms", "", ">speed-up", ">MB sent", ">ms of ops")
+    heads = ("strategy", ">ms", "", ">speed-up", ">MB sent", ">op ms")
     title = f"simulated step of {_network(section)} on {section.topology}"
     return Table(title, columns(*heads), rows)
 
@@ -129,7 +129,7 @@ def _compared(section: Parallelism) -> Table:
 def _network(section: Parallelism) -> str:
     if section.batch is None:
         return section.network
-    return f"{section.network}, {counted(section.batch, 'sample')},"
+    return f"{section.network} ({counted(section.batch, 'sample')})"
 
 
 def _strategy(section: Parallelism) -> Table:
@@ -137,7 +137,7 @@ def _strategy(section: Parallelism) -> Table:
         (Key(name), str(len(those)), divided(those[0]), places(section, those[0]))
         for name, those in alike(section)
     ]
-    return Table("the strategy", columns("operators", ">many", "divided", "devices"), rows)
+    return Table("strategy", columns("operators", ">count", "divided", "devices"), rows)
 
 
 def _briefly(section: Parallelism) -> Table:
@@ -151,8 +151,8 @@ def _briefly(section: Parallelism) -> Table:
         names = dict.fromkeys(one.block or one.name for one in those)
         where = (divided(those[0]), places(section, those[0]))
         rows.append((*where, str(len(those)), Key(", ".join(names))))
-    left = f", {ROWS} of {len(most)} ways (dltune show has all)" if len(most) > ROWS else ""
-    return Table(f"the strategy{left}", columns("divided", "devices", ">many", "operators"), rows)
+    left = f", {ROWS} of {len(most)} groups (dltune show lists all)" if len(most) > ROWS else ""
+    return Table(f"strategy{left}", columns("divided", "devices", ">count", "operators"), rows)
 
 
 def alike(section: Parallelism) -> list[tuple[str, list[Divided]]]:

@@ -38,9 +38,9 @@ def read(path: Path, given: Given, topology: Topology, ways: Space) -> OperatorT
     if chosen is None:
         lacking = _lacking(found, wanted)
         raise UsageError(
-            f"{path} lacks {len(lacking)} of the {counted(len(wanted), 'part')} into which "
-            f"operators may be divided, such as {lacking[0]}",
-            remedy="measure them on such a device: --measure 10m",
+            f"{path} lacks the times of {len(lacking)} of the {counted(len(wanted), 'part')} into "
+            f"which operators can be divided, such as {lacking[0]}",
+            remedy="measure them on such a device, for example with --measure 10m",
         )
     return chosen
 
@@ -64,13 +64,14 @@ def measured(
         began = told = time.monotonic()
         before = _computed()
         if lacking:
-            tell(f"{counted(len(lacking), 'part')} of operators to be timed on {_cores(cores)}")
+            tell(f"timing {counted(len(lacking), 'part')} of operators on {_cores(cores)}")
         for first in range(0, len(lacking), TOGETHER):
             spent = time.monotonic() - began
             if spent >= seconds:
                 raise DltuneError(
-                    f"{first} of {len(lacking)} parts of operators were timed in {spent:.0f} s",
-                    remedy=f"{path} keeps them: the same again times the rest",
+                    f"--measure ended after {spent:.0f} s with {first} of {len(lacking)} parts of "
+                    "operators timed",
+                    remedy=f"run the same command again to time the rest; {path} keeps the results",
                 )
             some = timed(lacking[first : first + TOGETHER])
             parts = (
@@ -86,8 +87,8 @@ def measured(
         spent = time.monotonic() - began
         if lacking and (share := (_computed() - before) / spent) < BUSY:
             tell(
-                f"operators had a core for {share:.0%} of the time alone: beside other work they "
-                "take longer; measure on an idle machine, in another file"
+                f"the operators had a core for only {share:.0%} of the time, so the measured times "
+                "are too long; measure again on an idle machine, into another file"
             )
     chosen = of(found, wanted)
     assert chosen is not None  # what was lacking is there
@@ -130,8 +131,9 @@ def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
     for kind in dict.fromkeys(device.kind for device in topology.devices):
         if kind != name:
             raise UsageError(
-                f"the topology's devices are of the kind {kind!r}, and this machine is {name!r}",
-                remedy="measure on such a machine, and give the file with --times alone",
+                f"the topology's devices are of the kind {kind!r}, but this machine is of the kind "
+                f"{name!r}",
+                remedy="measure on a machine of that kind, then pass the file with --times only",
             )
     if not path.exists():
         return OperatorTimes(SCHEMA, name, _on_a_host(topology), cores, version, update(), ())
@@ -139,9 +141,9 @@ def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
     _require(path, found, topology)
     if (found.cores, found.framework) != (cores, version):
         raise UsageError(
-            f"{path} has times of {found.framework} on {_cores(found.cores)}, and here are "
+            f"{path} has times of {found.framework} on {_cores(found.cores)}, but this machine has "
             f"{version} and {_cores(cores)}",
-            remedy="name another file",
+            remedy="pass another file to --times",
         )
     return found
 
@@ -151,15 +153,15 @@ def _require(path: Path, found: OperatorTimes, topology: Topology) -> None:
     for kind in dict.fromkeys(device.kind for device in topology.devices):
         if kind != found.kind:
             raise UsageError(
-                f"{path} has times of devices of the kind {found.kind!r}, and the topology has "
-                f"{kind!r}",
-                remedy="measure times of such devices",
+                f"{path} has times of devices of the kind {found.kind!r}, but the topology has "
+                f"devices of the kind {kind!r}",
+                remedy=f"measure times on a device of the kind {kind!r}",
             )
     if (many := _on_a_host(topology)) != found.devices:
         raise UsageError(
-            f"{path} has times of one of {counted(found.devices, 'device')} that share a host's "
-            f"cores, and the topology has {many} on a host",
-            remedy="measure them for this topology, in another file",
+            f"{path} has times for hosts with {counted(found.devices, 'device')}, but the "
+            f"topology's hosts have {many}",
+            remedy="measure times for this topology, into another file",
         )
 
 
@@ -170,8 +172,9 @@ def _on_a_host(topology: Topology) -> int:
         hosts[device.host] += 1
     if len(set(hosts.values())) > 1:
         raise UsageError(
-            "the topology's hosts have different numbers of devices, which have not as many cores",
-            remedy="leave --times out",
+            "the topology's hosts have different numbers of devices, so their devices have "
+            "different numbers of cores",
+            remedy="omit --times",
         )
     return next(iter(hosts.values()))
 
@@ -191,9 +194,9 @@ def _require_known(given: Given, wanted: Sequence[Request]) -> None:
         sizes, what = [one.flops + one.backward_flops for one in operators], "operations"
     share = sum(size for size, one in zip(sizes, operators, strict=True) if one.type in unknown)
     raise UsageError(
-        f"JAX has nothing here in place of {', '.join(map(repr, unknown))}, with "
-        f"{share / (sum(sizes) or 1.0):.1%} of the {what} of operators",
-        remedy="leave --times out, or give these operators a type of docs/reference/formats/operators.md",
+        f"dltune cannot time operators of the type {', '.join(map(repr, unknown))} with JAX; they "
+        f"have {share / (sum(sizes) or 1.0):.1%} of the {what} of all operators",
+        remedy="omit --times, or use types listed in docs/reference/formats/operators.md",
     )
 
 

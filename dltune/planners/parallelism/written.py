@@ -62,13 +62,16 @@ def read(section: Parallelism, problem: Problem) -> Strategy:
             places[key] = _place(one, catalog, problem.devices) if one else None
         place = places[key]
         if place is None:
-            raise UsageError(_refused(operator), remedy="plan again")
+            raise UsageError(_refused(operator), remedy="make a new plan")
         strategy.append(place)
     return tuple(strategy)
 
 
 def _refused(operator: Operator) -> str:
-    return f"the plan divides the operator {operator.name!r} as it cannot be divided"
+    return (
+        f"the plan does not divide the operator {operator.name!r}, or divides it in a way that its "
+        "dimensions or the devices do not allow"
+    )
 
 
 def _place(one: Divided, catalog: Sequence[Configuration], count: int) -> int | None:

@@ -33,11 +33,11 @@ def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
     missing = sorted((receivers | senders) - there)
     more = sorted(one for one in there - receivers if job(one) in set(map(job, receivers)))
     if there and (missing or more):
-        told = [f"has no {', '.join(missing)}"] if missing else []
-        told += [f"has {', '.join(more)} besides"] if more else []
+        told = [f"lacks {', '.join(missing)}"] if missing else []
+        told += [f"also has {', '.join(more)}"] if more else []
         raise UsageError(
-            f"the cluster in {VARIABLE} is not the one of the plan's transfers: it "
-            + " and ".join(told),
-            remedy="plan for it (dltune plan transfers --workers N --ps N), or pass --partial to "
-            "order what still applies",
+            f"the cluster in {VARIABLE} differs from the cluster that the transfers are planned "
+            "for: it " + " and ".join(told),
+            remedy="plan for this cluster (dltune plan transfers --workers N --ps N), or pass "
+            "--partial to order the transfers that still apply",
         )

@@ -62,8 +62,8 @@ def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
         receivers.append(_receiver(profile, step, received, order))
     if not receivers:
         raise UsageError(
-            "the profile has no transfers: none of its steps receives tensors from a server",
-            remedy="profile a worker of a job whose parameters live on servers",
+            "the profile contains no step that receives tensors from a parameter server",
+            remedy="profile a worker of a job with parameter servers",
         )
     each = tuple(receivers)
     if cluster.workers is not None:
@@ -109,9 +109,10 @@ def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: 
     timed = all(one.seconds is not None for one in received)
     if not timed and order != "tic":
         raise UsageError(
-            f"the profile tells of no bandwidth to {task}: tensors came together, or whatever "
-            "their size",
-            remedy="name the network's with --bandwidth, or choose --order tic, which needs none",
+            f"the profile contains no bandwidth to {task}: tensors arrived at the same time, or "
+            "independently of their size",
+            remedy="pass the network's bandwidth with --bandwidth, or use --order tic, which needs "
+            "none",
         )
     part = partition(*weighed(profile, step, received))
     chosen = ORDERS[order](part)

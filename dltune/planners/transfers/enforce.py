@@ -130,24 +130,24 @@ class EnforcedTransfers(Enforcement):
             raise crash
         known = {worker.receiver.task for worker in self._workers.values()}
         strange = [
-            f"{one} ran other graphs than the plan's, as {signature}, which receive {len(names)} "
-            f"of {counted(len(self._planned[one]), 'planned tensor')}"
+            f"{one} ran graphs that the plan is not for, such as {signature}, which receive "
+            f"{len(names)} of {counted(len(self._planned[one]), 'planned tensor')}"
             for one, (signature, names) in sorted(self._strange.items())
             if one not in known
         ]
         strange += [
-            f"{sender} sends {receiver} what is planned to come from {planned}"
+            f"{sender} sends {receiver} tensors that are planned to come from {planned}"
             for receiver, planned, sender in sorted(self._moved)
         ]
         if not (known or strange or self._sent):
             raise self._attachment.why_nothing(
-                exit_code, "no process of the job sent or received what the plan orders"
+                exit_code, "no process of the job sent or received the tensors that the plan orders"
             )
         if strange and not self._run.partial and exit_code == 0:
             raise UsageError(
                 "; ".join(strange),
-                remedy="profile the job as it is now and plan again, or pass --partial to order "
-                "what still applies",
+                remedy="profile the job again and make a new plan, or pass --partial to order the "
+                "transfers that still apply",
             )
         workers = [worker for worker in self._workers.values() if worker.starts]
         sent = [

@@ -25,7 +25,8 @@ GOOD_FIT = 0.5
 
 class TransfersPlanner(Planner[Transfers]):
     name = "transfers"
-    summary = "The order in which servers send workers their parameters, from a worker's profile."
+    summary = "Choose the order in which parameter servers send parameters to workers."
+    example = "dltune plan transfers profile.json"
     section = Transfers
     after = ("settings", "allreduce", "threads")
 
@@ -40,34 +41,44 @@ class TransfersPlanner(Planner[Transfers]):
                 type=click.Choice(get_args(Order)),
                 default="improved",
                 show_default=True,
-                help="TicTac's two (tic needs no times), or one that is never worse.",
+                help="Order transfers by this method: tic or tac as in the paper TicTac (tic needs "
+                "no times), or improved, which is predicted to be at least as fast as both.",
             ),
             click.Option(
                 ["--workers"],
                 type=click.IntRange(min=1),
-                help="Plan for so many, each with the graph of the profile's.",
+                metavar="N",
+                help="Plan for N workers, each with the profiled worker's graph (default: the "
+                "profiled workers).",
             ),
             click.Option(
                 ["--ps", "servers"],
                 type=click.IntRange(min=1),
-                help="Plan for so many servers, with the parameters spread evenly.",
+                metavar="N",
+                help="Plan for N servers, with the parameters spread evenly (default: the profiled "
+                "servers).",
             ),
             click.Option(
                 ["--bandwidth"],
                 type=click.FloatRange(1e-3, 1e6),
                 metavar="GBIT/S",
-                help="Of the link from each server to each worker.  [as measured]",
+                help="Set the bandwidth from each server to each worker, in Gbit/s (default: as "
+                "measured).",
             ),
             click.Option(
                 ["--simulate"],
                 is_flag=True,
-                help="Tell what the order would bring on other clusters and networks.",
+                help="Also predict the gain on other cluster sizes, networks and batch sizes.",
             ),
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Transfers]:
-        """A worker can compute while parameters still come: the more, the better the order suits
-        its graph. `dltune run` on each task's command holds the servers to the order."""
+        """PROFILE is a profile of a worker.
+
+        A worker can compute with the first parameters while others are still on their way. The plan
+        contains an order of transfers in which these overlap well with the worker's ops. Start each
+        task of the job with `dltune run --plan` to make the servers send in this order.
+        """
         return _decide(**parameters)
 
     def names_ops(self, section: Transfers) -> bool:
@@ -100,25 +111,27 @@ def _decide(
     from dltune.planners.transfers.decide import WORTH, Cluster, decide, worthwhile
 
     if bandwidth is not None and math.isnan(bandwidth):
-        raise UsageError("--bandwidth nan is no number of Gbit/s")
+        raise UsageError(
+            "--bandwidth nan is not a number", remedy="pass a number of Gbit/s, such as 10"
+        )
     found = documents.load(profile)
     cluster = Cluster(workers, servers, bandwidth * GIGABIT if bandwidth else None)
     section = decide(found, order, cluster)
     remarks = [
-        f"when tensors came from {link.sender} to {link.receiver} hardly follows their sizes "
-        f"({link.fit:.0%}): the network is not what they wait for, or the machine was busy"
+        f"the sizes of tensors explain only {link.fit:.0%} of their arrival times from "
+        f"{link.sender} to {link.receiver}: the network is not the limit, or the machine was busy"
         for link in found.links
         if bandwidth is None and link.bandwidth is not None and link.fit < GOOD_FIT
     ]
     first = section.receivers[0]
     if first.lower is not None and first.upper is not None:
         remarks.append(
-            f"in any order a step of {first.task} takes between {first.lower * 1e3:.1f} and "
-            f"{first.upper * 1e3:.1f} ms from the first transfer on, one op at a time"
+            f"in every order, a step of {first.task} takes {first.lower * 1e3:.1f} to "
+            f"{first.upper * 1e3:.1f} ms from the first transfer on, with one op at a time"
         )
     if not any(worthwhile(one, order) for one in section.receivers):
         remarks.append(
-            f"no order makes a step {WORTH:.0%} shorter: no tensor is held back for its turn"
+            f"no order shortens a step by {WORTH:.0%} or more, so the plan delays no tensor"
         )
     simulated = None
     if simulate:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dltune.planners.transfers.simulated import Simulated
 
 # how a step goes that has no order
-NAMES = {"none": f"none (the middle of {SHUFFLES} by chance)"}
+NAMES = {"none": f"none (median of {SHUFFLES} random orders)"}
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def intent(section: Transfers) -> Iterator[str]:
 
 def _ahead(section: Transfers, receiver: Receiver) -> str:
     if section.window >= sum(one.bytes for one in receiver.transfers):
-        return "none held back"
-    return f"{section.window >> 10} KiB at once at most"
+        return "no tensor delayed"
+    return f"at most {section.window >> 10} KiB at once"
 
 
 def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
@@ -86,13 +86,13 @@ def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
             text += f", median {one.median * 1e3:.1f} ms (spread {one.spread:.0%})"
         if one.efficiency is not None and one.worst is not None:
             text += (
-                f", efficiency {one.efficiency:.2f} (the worst {one.worst:.2f}) in "
+                f", efficiency {one.efficiency:.2f} (worst {one.worst:.2f}) in "
                 f"{counted(one.recorded, 'recorded step')}"
             )
         yield text
     yield from outcome.left
     if outcome.waits is not None:
-        yield f"the fastest worker took {outcome.waits:.0%} less time for a step than the slowest"
+        yield f"the fastest worker took {outcome.waits:.0%} less time per step than the slowest"
 
 
 def shown(section: Transfers) -> Shown:
@@ -118,8 +118,8 @@ def predictions(section: Transfers, simulated: Simulated | None) -> Shown:
 def _simulated(order: Order, simulated: Simulated) -> Iterator[Table]:
     link = f"{simulated.bandwidth / GIGABIT:.3g} Gbit/s"
     yield Table(
-        f"simulated steps of other clusters, each task with a link of {link} each way",
-        columns(">workers", ">servers", ">none ms", f">{order} ms", ">gain", ">waits"),
+        f"simulated steps on other clusters, each task with {link} in each direction",
+        columns(">workers", ">servers", ">no order ms", f">{order} ms", ">gain", ">waiting"),
         [
             (
                 str(case.workers),
@@ -176,16 +176,16 @@ def _order(receiver: Receiver) -> Table:
         for place, one in enumerate(receiver.transfers, 1)
     ]
     heads = (">place", "tensor", "from", ">MiB", ">ms alone")
-    return Table(f"what {receiver.task} is sent, in order", columns(*heads), rows)
+    return Table(f"transfers to {receiver.task}, in order", columns(*heads), rows)
 
 
 def _sentence(section: Transfers) -> str:
     one = section.receivers[0]
     if not one.predictions:
-        return f"Parameters travel in an order that needs no times ({section.order})."
+        return f"Parameters are sent in the order {section.order}, which needs no times."
     planned = next(found for found in one.predictions if found.order == section.order)
     gain = one.predictions[0].seconds / planned.seconds if planned.seconds else 1.0
     return (
-        f"In the order planned, parameters come so that a step of {one.task} is predicted "
-        f"{gain:.2f}x as fast as without one (efficiency {planned.efficiency:.2f})."
+        f"With parameters in the planned order, a step of {one.task} is predicted to be "
+        f"{gain:.2f}x as fast as without an order (efficiency {planned.efficiency:.2f})."
     )

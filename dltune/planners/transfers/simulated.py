@@ -66,8 +66,8 @@ def simulated(profile: Profile, order: Order, cluster: Cluster) -> Simulated:
     seen = [link.bandwidth for link in links if link.bandwidth]
     if not cluster.bandwidth and not seen:
         raise UsageError(
-            "--simulate needs the bandwidth of the network, and the profile tells of none",
-            remedy="name it with --bandwidth",
+            "--simulate needs the bandwidth of the network, which the profile does not contain",
+            remedy="pass the bandwidth with --bandwidth",
         )
     bandwidth = cluster.bandwidth or statistics.median(seen) * len(every)
     sent = sends(step)

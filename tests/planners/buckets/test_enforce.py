@@ -74,13 +74,13 @@ def test_each_model_is_told_of() -> None:
     assert there._run.changed(8) == ""
     assert there.ended(0).sentences == [
         "rank 0: 3 gradients in 2 buckets of 12 B, 4 B, as planned",
-        "rank 0: 2 gradients; it ended before it was known which buckets they have got",
-        "rank 0: a model with 5 gradients is left alone: other gradients",
+        "rank 0: 2 gradients; the rank ended before its buckets were known",
+        "rank 0: the buckets of a model with 5 gradients are unchanged: other gradients",
     ]
 
 
 def test_a_plan_that_changed_nothing_is_no_success() -> None:
-    with pytest.raises(UsageError, match="no process of the job made a model"):
+    with pytest.raises(UsageError, match="no process of the job created a DistributedDataParallel model"):
         enforced({}).ended(0)
     with pytest.raises(JobFailed, match="exit code 3") as raised:
         enforced({}).ended(3)

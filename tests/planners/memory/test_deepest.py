@@ -54,5 +54,5 @@ def test_no_deeper_one_is_tried_than_can_be_planned(monkeypatch):
 
 
 def test_networks_whose_blocks_grow_are_refused():
-    with pytest.raises(UsageError, match="no block of the step is followed by one like it"):
+    with pytest.raises(UsageError, match="the step has no identical blocks in sequence"):
         deepest(profile(4, grows=8), 2**30)

@@ -92,7 +92,7 @@ def test_what_came_back_is_counted(tmp_path):
     names = [f"{name}{PREFETCH}{number}" for number, name in enumerate(("a\\b", "b"))]
     again = [f"{name}{AGAIN}1" for name in ("a\\b", "b")]
     hear(section, graph("a\\b", "b", *again, *names), step(6 * MIB))
-    assert "2 of 2 tensors offloaded, 6.0 MiB at most" in section.ended(0).sentences[0]
+    assert "offloads 2 of 2 tensors, peak 6.0 MiB" in section.ended(0).sentences[0]
     section = enforced(section=offloading(tmp_path))
     hear(section, graph("a\\b", "b", *again), step(6 * MIB))
     with pytest.raises(UsageError, match="was not rewritten"):
@@ -100,7 +100,7 @@ def test_what_came_back_is_counted(tmp_path):
 
 
 def test_a_folder_that_is_gone_is_told_before_the_job_runs(tmp_path):
-    with pytest.raises(UsageError, match=f"offloads tensors to {tmp_path}/gone, where no file"):
+    with pytest.raises(UsageError, match=f"offloads tensors to {tmp_path}/gone, which does not exist"):
         enforced(section=offloading(tmp_path / "gone"))
 
 
@@ -111,7 +111,7 @@ def test_what_a_process_tells():
     (kept,) = outcome.document.processes
     assert (kept.again, kept.steps, kept.peak, kept.at) == (1, 3, 7 * MIB, "b")
     assert outcome.sentences == [
-        "process 1: 1 result of 1 computed again, 7.0 MiB at most in 3 steps (planned 7.0 MiB)"
+        "process 1: recomputes 1 of 1 result, peak 7.0 MiB in 3 steps (planned 7.0 MiB)"
     ]
 
 
@@ -151,7 +151,7 @@ def test_an_order_that_was_not_taken_is_refused_too():
 def test_a_job_of_other_graphs_is_refused():
     section = enforced()
     hear(section, graph("a", signature="another"))
-    with pytest.raises(UsageError, match="no process of the job ran the planned graph step"):
+    with pytest.raises(UsageError, match="no process of the job ran the graph that the plan is for, step"):
         section.ended(0)
 
 

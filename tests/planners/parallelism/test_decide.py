@@ -144,5 +144,5 @@ def test_an_operator_that_nothing_divides() -> None:
 
 
 def test_a_mesh_of_other_devices() -> None:
-    with pytest.raises(UsageError, match="a mesh of 2x3 has 6 devices, the topology 4"):
+    with pytest.raises(UsageError, match="the mesh 2x3 has 6 devices, but the topology has 4"):
         require_mesh((2, 3), divided.cluster())

@@ -52,7 +52,7 @@ def test_a_profile_is_its_step_with_the_most_time(profile: Profile) -> None:
 
 
 def test_a_profile_without_a_step(profile: Profile) -> None:
-    with pytest.raises(UsageError, match="the profile has no step"):
+    with pytest.raises(UsageError, match="the profile contains no steps"):
         given.profiled(msgspec.structs.replace(profile, steps=()))
 
 

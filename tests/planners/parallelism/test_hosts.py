@@ -40,7 +40,7 @@ def test_each_host_has_its_own_and_they_agree() -> None:
 
 
 def test_a_machine_without_any_of_the_devices_is_told() -> None:
-    with pytest.raises(UsageError, match=r"on 192\.0\.2\.7, 192\.0\.2\.8, none of which is this"):
+    with pytest.raises(UsageError, match=r"hosts 192\.0\.2\.7, 192\.0\.2\.8; this machine is none"):
         meeting(on("192.0.2.7", "192.0.2.8"))
 
 

@@ -30,7 +30,7 @@ def test_it_takes_as_long_as_planned_and_sends_as_much(section: Parallelism) -> 
     for lane in (*schedule.devices, *schedule.links):
         assert all(a.end <= b.start for a, b in itertools.pairwise(lane.works))
     names = {work.name.rpartition(",")[0] for lane in schedule.devices for work in lane.works}
-    assert {f"{one.name} forwards" for one in section.operators} <= names
+    assert {f"{one.name} forward" for one in section.operators} <= names
     kinds = {work.kind for lane in schedule.devices for work in lane.works}
     assert {"steps", "product"} <= kinds, "by block, else by type"
 
@@ -48,7 +48,7 @@ def test_a_section_that_a_person_has_changed(section: Parallelism) -> None:
 def test_what_is_not_at_hand(section: Parallelism) -> None:
     other = Operators(NETWORK.schema, "small", NETWORK.operators[:2], NETWORK.weights)
     for documents in ([], [NETWORK], [CLUSTER], [other, CLUSTER]):
-        with pytest.raises(UsageError, match="small and small are not at hand"):
+        with pytest.raises(UsageError, match="the documents of small and small are missing"):
             replayed(section, documents)
 
 
@@ -59,5 +59,5 @@ def test_published_ones_are_made_again_by_their_names() -> None:
     assert (made.network, made.batch) == ("LeNet", 8)
     assert replayed(made, []).end / 1e9 == pytest.approx(made.seconds)
     elsewhere = msgspec.structs.replace(made, batch=16)
-    with pytest.raises(UsageError, match="LeNet and p100:2 are not at hand"):
+    with pytest.raises(UsageError, match="the documents of LeNet and p100:2 are missing"):
         replayed(elsewhere, [])

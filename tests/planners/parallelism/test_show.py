@@ -41,17 +41,17 @@ def test_the_plan_stands_last_beside_what_it_is_compared_with() -> None:
 
 def test_the_gap_is_told() -> None:
     section = msgspec.structs.replace(SECTION, seconds=0.01, bound=0.009, proof="a way")
-    assert show.choice(section) == "10.00 ms a step on 4 devices, gap 10.0%"
+    assert show.choice(section) == "10.00 ms per step on 4 devices, gap to the bound 10.0%"
     shown = show.shown(section)
     told = [one for one in shown.parts[0].body if isinstance(one, str)]
     assert told == [
-        "No strategy of this space takes less than 9.00 ms (by a way): the gap to the best is "
-        "10.0% at most."
+        "No strategy in this search space takes less than 9.00 ms (proven by a way): the gap to "
+        "the best is at most 10.0%."
     ]
-    assert "saves more than 10.0% of that" in shown.headlines[0].sentence
+    assert "takes more than 10.0% less" in shown.headlines[0].sentence
     best = show.shown(msgspec.structs.replace(section, bound=0.01))
-    assert "no strategy of its space takes less (proven by a way)" in best.headlines[0].sentence
-    assert "No strategy of this space takes less: proven by a way." in best.parts[0].body
+    assert "no strategy in its search space takes less (proven by a way)" in best.headlines[0].sentence
+    assert "No strategy in this search space takes less (proven by a way)." in best.parts[0].body
     unknown = msgspec.structs.replace(section, bound=None)
     assert "gap" not in show.choice(unknown)
     assert "space" not in show.shown(unknown).headlines[0].sentence
@@ -72,16 +72,16 @@ def test_operators_of_a_block_that_are_alike_stand_together() -> None:
         ("steps", "2", "sample 2", "d0 to d1"),
         ("steps", "1", "sample 2", "d2 to d3"),
         ("top", "1", "channel 2", "d1, d4"),
-        ("copied", "1", "channel 2, each part 2 times", "d0 to d3"),
+        ("copied", "1", "channel 2, each part on 2 devices", "d0 to d3"),
     ]
 
 
 def test_what_the_times_rest_on_is_told() -> None:
     parts = Times("0" * 64, 7, "JAX 1", 2)
     for measured, times, told in (
-        (True, None, "those of the profile"),
+        (True, None, "taken from the profile"),
         (False, None, "roofline"),
-        (True, parts, "those of 7 parts, measured by JAX 1 on 2 cores each"),
+        (True, parts, "measured by JAX 1 for 7 parts of operators, on 2 cores each"),
     ):
         section = msgspec.structs.replace(SECTION, measured=measured, times=times)
         sentences = show.shown(section).parts[-1].body
@@ -108,7 +108,7 @@ def test_a_picture_has_an_end() -> None:
     section = plain(*every)
     (drawn,) = pictures.tiles(section, show.alike(section))
     assert len(drawn.tiles) == pictures.MOST // 8
-    assert f"the first {pictures.MOST // 8} of {len(every)}" in drawn.title
+    assert f"first {pictures.MOST // 8} of {len(every)}" in drawn.title
 
 
 def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> None:
@@ -118,7 +118,7 @@ def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> No
     assert isinstance(strategy, Table)
     assert strategy.rows[0] == ("sample 2", "d0 to d1", "3", Key("both, b2"))
     assert len(strategy.rows) == show.ROWS
-    assert "12 of 21 ways" in strategy.title
+    assert "12 of 21 groups" in strategy.title
     assert isinstance(PLANNER.show(SECTION, None, []).parts[1].body[0], Tiles)
 
 

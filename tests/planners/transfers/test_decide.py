@@ -69,14 +69,14 @@ def test_where_an_order_brings_nothing_none_is_held_back():
     assert section.window == 2 * MIB
     assert not worthwhile(section.receivers[0], "tac")
     (sentence,) = intent(section)
-    assert sentence == f"{SERVER} to {WORKER}: 2 tensors in the order tac, none held back"
+    assert sentence == f"{SERVER} to {WORKER}: 2 tensors in the order tac, no tensor delayed"
     assert worthwhile(decide(made, "tac", Cluster()).receivers[0], "tac")
 
 
 def test_without_a_bandwidth_only_tic_goes():
     made = profile(first_figure(), 1.0, 1.0, bandwidth=None)
     for order in ("improved", "tac"):
-        with pytest.raises(UsageError, match="the profile tells of no bandwidth") as caught:
+        with pytest.raises(UsageError, match="the profile contains no bandwidth") as caught:
             decide(made, order, Cluster())
         assert "--order tic" in (caught.value.remedy or "")
     (receiver,) = decide(made, "tic", Cluster()).receivers
@@ -161,7 +161,7 @@ def test_ops_that_wait_for_each_other_are_refused():
 
 
 def test_a_profile_without_transfers_is_refused():
-    with pytest.raises(UsageError, match="the profile has no transfers"):
+    with pytest.raises(UsageError, match="the profile contains no step that receives tensors"):
         decide(synthetic.network(synthetic.machine(2), layers=1), "improved", Cluster())
 
 

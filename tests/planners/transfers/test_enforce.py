@@ -80,7 +80,7 @@ def test_what_server_and_worker_tell():
     assert (server.tensors, server.planned) == (2, 2)
     assert f"{SERVER} sent {WORKER} 2 of 2 planned tensors in the order tac" in outcome.sentences
     assert "3 steps, median 15.0 ms" in outcome.sentences[1]
-    assert "efficiency 0.00 (the worst 0.00) in 1 recorded step" in outcome.sentences[1]
+    assert "efficiency 0.00 (worst 0.00) in 1 recorded step" in outcome.sentences[1]
 
 
 def test_a_server_alone_tells_what_it_sent():
@@ -97,7 +97,7 @@ def test_a_job_of_other_graphs_is_refused():
     section = enforced(Transfers("tac", (PLANNED,)))
     hear(section, 1, graph(SERVER, "_Send", ["a"]))
     hear(section, 2, other)
-    told = "ran other graphs than the plan's, as another, which receive 1 of 2 planned tensors"
+    told = "ran graphs that the plan is not for, such as another, which receive 1 of 2 planned tensors"
     with pytest.raises(UsageError, match=told):
         section.ended(0)
     for others in ([graph(SERVER, "_Send", ["a"])], []):
@@ -152,7 +152,7 @@ def test_each_server_is_held_to_what_is_planned_from_it():
 def test_a_server_that_sends_what_another_should():
     """As when the job has fewer servers than planned for, and no TF_CONFIG tells so in time."""
     both = Receiver(WORKER, "step", (*SENT, Transfer("c", "/job:ps/task:1", 4, None)))
-    why = f"{SERVER} sends {WORKER} what is planned to come from /job:ps/task:1"
+    why = f"{SERVER} sends {WORKER} tensors that are planned to come from /job:ps/task:1"
     for here, kind in ((SERVER, "_Send"), (WORKER, "_Recv")):
         section = enforced(Transfers("tac", (both,)))
         hear(section, 1, graph(here, kind, "abc"))
@@ -173,7 +173,7 @@ def test_workers_that_wait_for_each_other():
     hear(section, 2, graph(other.task, "_Recv", "ab", "other"), step(0, *slow), step(9, *slow))
     outcome = section.ended(0)
     assert outcome.document.waits == 0.5
-    assert outcome.sentences[-1].startswith("the fastest worker took 50% less time for a step")
+    assert outcome.sentences[-1].startswith("the fastest worker took 50% less time per step")
     assert stragglers([[1.0, 2.0]]) is None
     assert stragglers([[], [1.0]]) is None
 
@@ -261,7 +261,7 @@ def test_another_cluster_is_refused_before_the_job_goes_on():
     assert section.answer(python) == {}
     other = _told({"cluster": {"ps": ["a:1"], "worker": ["a:2", "a:4"]}})
     more = messages.Python(1, ["python"], "3.11", other)
-    with pytest.raises(UsageError, match="it has /job:worker/task:1 besides") as caught:
+    with pytest.raises(UsageError, match="it also has /job:worker/task:1") as caught:
         section.answer(more)
     assert "--workers N" in (caught.value.remedy or "")
     assert enforced(Transfers("tac", (PLANNED,)), partial=True).answer(more) == {}

@@ -98,7 +98,7 @@ def test_the_size_of_what_is_sent():
 
 def test_without_a_bandwidth_it_must_be_named():
     made = profile(first_figure(), 1.0, 1.0, bandwidth=None)
-    with pytest.raises(UsageError, match="the profile tells of none") as caught:
+    with pytest.raises(UsageError, match="which the profile does not contain") as caught:
         simulated(made, "tic", Cluster())
     assert "--bandwidth" in (caught.value.remedy or "")
     assert simulated(made, "tic", Cluster(bandwidth=GIGABIT)).bandwidth == GIGABIT
@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path):
         file.write(profile(first_figure(), 1.0, 1.0))
     asked = ["transfers", str(source), "--simulate", "--overwrite"]
     told = CliRunner().invoke(command, asked, catch_exceptions=False)
-    assert "each task with a link of 0.00839 Gbit/s" in told.stdout
+    assert "each task with 0.00839 Gbit/s in each direction" in told.stdout
     assert "gain of improved with 1 worker and 1 server" in told.stdout
     told = CliRunner().invoke(command, [*asked, "--json"], catch_exceptions=False)
     whole = json.loads(told.stdout)
