@@ -21,7 +21,7 @@ MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv horovod demo test proof lint gate clean
+.PHONY: help venv horovod demo test proof lint docs gate clean
 
 help:
 	@echo "make demo    install into $(VENV), then profile, plan, bench and tune a bundled ResNet-50:"
@@ -29,6 +29,7 @@ help:
 	@echo "make test    install, then the linters and the whole test suite"
 	@echo "make proof   the long matrices of tests, hours; goes on where it was interrupted"
 	@echo "make lint    ruff and mypy alone"
+	@echo "make docs    the documentation as a site, build/site/index.html"
 	@echo "make gate    has the last commit made dltune itself slower? (BASE=REF: since another one)"
 	@echo "make venv    the environment alone ($(VENV))"
 	@echo "make horovod build Horovod for it (minutes, once) and install it"
@@ -107,6 +108,12 @@ test: lint $(TF216) $(TORCH) horovod
 
 proof: $(TF216) $(TORCH) horovod
 	$(VENV)/bin/python scripts/prove.py
+
+# the reference is generated first; a broken link or a page that is not in the navigation fails
+docs: venv
+	$(VENV)/bin/python scripts/docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --config-file scripts/docs/mkdocs.yml
+	@echo "build/site/index.html"
 
 # commits only; BASE is the one to compare HEAD with
 BASE ?= HEAD~1

@@ -40,7 +40,7 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A baseline.
+    """Measurements of one revision, for later comparisons.
 
     `machine`: machine on which it was measured.
     `kind`: `steps` of a training job, or the `whole` command.
@@ -125,7 +125,7 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a gate.
+    """The result of a gate: verdicts on limits.
 
     `machine`: machine on which it ran.
     `kind`: `steps` of a training job, or the `whole` command.

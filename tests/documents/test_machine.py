@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -107,3 +108,12 @@ def test_the_fingerprint_is_that_of_the_topology():
     assert changed(memory=1).fingerprint == GOOD.fingerprint
     assert changed(quota=None).fingerprint != GOOD.fingerprint
     assert changed(cores=GOOD.cores[:2]).fingerprint != GOOD.fingerprint
+
+
+def test_the_example_of_the_docs() -> None:
+    assert (
+        len(
+            load(Path(__file__).parents[2] / "scripts" / "docs" / "examples" / "machine.json").cores
+        )
+        == 4
+    )

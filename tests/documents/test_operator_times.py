@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import divided
@@ -12,13 +11,11 @@ import pytest
 from dltune.documents import files, operator_times
 from dltune.documents.operator_times import OperatorTimes, PartTime, check
 
-FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "docs" / "examples" / "operator-times.json"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    blocks = re.findall(r"```json\n(.*?)```", FORMATS.read_text(), re.S)
-    (text,) = (block for block in blocks if operator_times.SCHEMA in block)
-    found = files.decode(text.encode(), OperatorTimes, operator_times.SCHEMA, check, "docs")
+    found = files.decode(EXAMPLE.read_bytes(), OperatorTimes, operator_times.SCHEMA, check, "docs")
     assert [one.output for one in found.parts] == [(32, 100), (64, 50)]
     path = tmp_path / "times.json"
     path.write_bytes(msgspec.json.encode(divided.times()))

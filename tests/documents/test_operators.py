@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import divided
@@ -15,7 +14,7 @@ from dltune.errors import UsageError
 
 NETWORK = divided.network()
 DATA, FIRST, *_ = NETWORK.operators
-FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "docs" / "examples" / "operators.json"
 
 
 def with_first(**changed: object) -> Operators:
@@ -24,9 +23,7 @@ def with_first(**changed: object) -> Operators:
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    blocks = re.findall(r"```json\n(.*?)```", FORMATS.read_text(), re.S)
-    (text,) = (block for block in blocks if operators.SCHEMA in block)
-    found = files.decode(text.encode(), Operators, operators.SCHEMA, check, "docs")
+    found = files.decode(EXAMPLE.read_bytes(), Operators, operators.SCHEMA, check, "docs")
     assert [one.parameter for one in found.operators] == [None, 1]
     path = tmp_path / "network.json"
     path.write_bytes(msgspec.json.encode(NETWORK))

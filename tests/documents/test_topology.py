@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import divided
@@ -13,13 +12,11 @@ from dltune.documents import files, topology
 from dltune.documents.topology import Device, Kind, Link, Topology, check
 
 CLUSTER = divided.cluster()
-FORMATS = Path(__file__).parents[2] / "docs" / "explanation" / "formats.md"
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "docs" / "examples" / "topology.json"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    blocks = re.findall(r"```json\n(.*?)```", FORMATS.read_text(), re.S)
-    (text,) = (block for block in blocks if topology.SCHEMA in block)
-    found = files.decode(text.encode(), Topology, topology.SCHEMA, check, "docs")
+    found = files.decode(EXAMPLE.read_bytes(), Topology, topology.SCHEMA, check, "docs")
     assert [device.host for device in found.devices] == ["one", "other"]
     path = tmp_path / "cluster.json"
     path.write_bytes(msgspec.json.encode(CLUSTER))

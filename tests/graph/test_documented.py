@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 import msgspec
@@ -182,9 +181,8 @@ def test_all_faults_are_told_at_once():
 
 
 def test_the_graph_in_the_documentation():
-    text = (SAMPLES.parents[2] / "docs" / "explanation" / "formats.md").read_text()
-    (example,) = re.findall(r'```json\n(\{"schema": "dltune.graph/.*?)```', text, re.DOTALL)
-    assert list(documented.graph(decoded(example.encode())).predecessors) == [[], [0]]
+    example = (SAMPLES.parents[2] / "scripts" / "docs" / "examples" / "graph.json").read_bytes()
+    assert list(documented.graph(decoded(example)).predecessors) == [[], [0]]
 
 
 def test_a_graph_without_nodes():

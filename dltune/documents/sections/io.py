@@ -17,9 +17,15 @@ Follow = Literal["ahead", "whole"]
 
 
 class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of `dltune.io.Reader`.
+    """Options of `dltune.io.Reader`. Sizes are in bytes.
 
-    `node`, `direct`, `memory`, `block`, `gap`, `parallel`, `stagger`: see `dltune.io.Reader`.
+    `node`: true if one process of a node reads for all its ranks, through shared memory.
+    `direct`: true to read with `O_DIRECT`, without the page cache.
+    `memory`: memory for records that are read ahead.
+    `block`: largest request. Adjacent records are read with one request.
+    `gap`: largest gap between two records that is read instead of skipped.
+    `parallel`: requests in flight per reader.
+    `stagger`: readers that can read at the same time; null for all.
     """
 
     node: bool

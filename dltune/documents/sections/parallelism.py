@@ -91,8 +91,8 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `searched`: duration of the search in seconds.
     `measured`: true if the times of ops are measured, not modelled.
     `batch`: batch size of a published network; otherwise null.
-    `bound`, `proof`: lower bound of the step time of any strategy in the same space, and its proof;
-      null if unknown.
+    `bound`: lower bound of the step time of any strategy in the same space; null if unknown.
+    `proof`: proof of the bound.
     `consumer`: `keras`, `jax` or `torch` if the search was restricted to strategies that it can
       express.
     `hosts`: for each device, the host name or address on which its process is started; empty on a
@@ -133,14 +133,17 @@ def faults(section: Parallelism) -> Iterator[str]:
     for at, baseline in each(f"{here}.baselines", section.baselines, "name"):
         yield from AMOUNT.of(at, baseline, "seconds", "compute", "bytes")
     yield from repeated(f"{here}.devices", "name", section.devices)
-    yield from at_least(2, "an axis divides something").faults(f"{here}.mesh", *section.mesh)
+    yield from at_least(2).faults(f"{here}.mesh", *section.mesh)
     if section.mesh and math.prod(section.mesh) != len(section.devices):
-        yield f"{here}.mesh must be of its {len(section.devices)} devices, got {section.mesh}"
+        yield (
+            f"{here}.mesh must multiply to {len(section.devices)} (the number of devices), got "
+            f"{section.mesh}"
+        )
     if section.consumer and not section.mesh and len(section.devices) > 1:
         yield f"{here}.mesh must not be empty for {section.consumer}"
     if section.hosts:
         yield from Bound(
-            f"{len(section.devices)}, one for each device",
+            f"{len(section.devices)} names, one for each device",
             lambda hosts: len(hosts) == len(section.devices),
         ).of(here, section, "hosts")
     yield from empty(here, section, "devices", "operators")
@@ -152,10 +155,16 @@ def faults(section: Parallelism) -> Iterator[str]:
         yield from at_least(1).faults(f"{at}.degrees", *one.degrees)
         yield from a_device.faults(f"{at}.devices", *one.devices)
         if len(one.degrees) != len(one.dimensions):
-            yield f"{at}.degrees must be {len(one.dimensions)}, one for each dimension"
+            yield (
+                f"{at}.degrees must have {len(one.dimensions)} items, one for each dimension, got "
+                f"{len(one.degrees)}"
+            )
         if len(one.devices) != math.prod(one.degrees) * one.replicas:
-            yield f"{at}.devices must be one for each part and replica, got {len(one.devices)}"
-        a_dimension = index(len(one.dimensions), "its dimensions")
+            yield (
+                f"{at}.devices must have {math.prod(one.degrees) * one.replicas} items, one for "
+                f"each part and replica, got {len(one.devices)}"
+            )
+        a_dimension = index(len(one.dimensions), "dimensions")
         yield from a_dimension.of(at, one, "parameter")
         yield from a_dimension.faults(
             f"{at}.axes", *(axis for axis in one.axes if axis is not None)
@@ -164,4 +173,4 @@ def faults(section: Parallelism) -> Iterator[str]:
 
 
 def _as_many(count: int) -> Bound:
-    return Bound(f"{count}, one for each axis of the mesh", lambda axes: len(axes) == count)
+    return Bound(f"{count} items, one for each axis of the mesh", lambda axes: len(axes) == count)

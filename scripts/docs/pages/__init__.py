@@ -1,0 +1,1 @@
+"""The generated pages: a module for each kind, with `pages()`: the text of each by its path."""

@@ -1,0 +1,36 @@
+"""The page of findings, from the registry of rules."""
+
+from __future__ import annotations
+
+from dltune.documents.profile import TITLES
+from dltune.findings.registry import RULES
+from pages.markdown import escaped, paragraph
+
+_GROUPS = {
+    "cores": "CPU cores and processes",
+    "python": "Python code",
+    "data": "Input data",
+    "ops": "Ops and threads",
+    "memory": "Memory",
+    "ranks": "Several ranks",
+}
+_INTRODUCTION = """
+`dltune diagnose`, `dltune show`, `dltune io-report` and `dltune horovod-report` report findings: a
+cause of slowness, with its evidence, its cost and a fix. Each finding names the rule that it comes
+from.
+"""
+
+
+def pages() -> dict[str, str]:
+    parts = ["# Findings", paragraph(_INTRODUCTION)]
+    missing = {rule.group for rule in RULES} ^ _GROUPS.keys()
+    assert not missing, f"groups without a title, or without a rule: {missing}"
+    for group, title in _GROUPS.items():
+        parts.append(f"## {title}")
+        for rule in sorted((r for r in RULES if r.group == group), key=lambda r: r.name):
+            parts += [f"### {rule.name}", paragraph(rule.summary)]
+            if len(rule.frameworks) == 1:
+                parts.append(f"Only for {' and '.join(TITLES[name] for name in rule.frameworks)}.")
+            if rule.fix:
+                parts.append(f"**Fix:** {escaped(' '.join(rule.fix.split()))}")
+    return {"findings.md": "\n\n".join(parts)}
