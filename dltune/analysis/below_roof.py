@@ -83,8 +83,8 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
         yield BelowRoof(
             "no oneDNN",
             None,
-            f"it runs in the framework's own kernel, where oneDNN has one for {dtype}: oneDNN is "
-            "off, or was not chosen",
+            f"it runs in the framework's own kernel instead of oneDNN's kernel for {dtype}: "
+            "oneDNN is off, or was not chosen",
         )
         return
     lacks = profile.framework.lacks
@@ -98,9 +98,9 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
     yield BelowRoof(
         "instructions",
         peak.rate,
-        f"oneDNN has no kernel for {roof.dtype}, and the framework's own are compiled without "
-        f"{', '.join(wider)}: {_giga(peak.rate)} GFLOP/s are the most here with "
-        f"{peak.instructions}, {_giga(roof.rate)} with {roof.instructions}",
+        f"oneDNN has no kernel for {roof.dtype}, and the framework's own kernels are compiled "
+        f"without {', '.join(wider)}: the peak of this machine is {_giga(peak.rate)} GFLOP/s with "
+        f"{peak.instructions}, but {_giga(roof.rate)} GFLOP/s with {roof.instructions}",
     )
 
 
@@ -140,11 +140,11 @@ def _thin(key: Key, dtype: str, roof: Peak, roofs: Roofs) -> Iterator[BelowRoof]
     yield BelowRoof(
         "thin",
         found.share * roof.rate,
-        f"too thin a shape, {m} x {k} times {k} x {n}: {name} = {uses}, so that each number of "
-        f"{matrix} is used {uses} times, and to read and write it once, at the "
-        f"{_giga(found.bandwidth.rate)} GB/s of {found.bandwidth.level}, takes as long as "
-        f"{found.needed:.0f} uses: at most {found.share:.0%} of the machine's {_giga(roof.rate)} "
-        "GFLOP/s",
+        f"the matrices are too thin, {m} x {k} times {k} x {n}: {name} = {uses}, so each number "
+        f"of {matrix} is used only {uses} times, but moving it at the "
+        f"{_giga(found.bandwidth.rate)} GB/s of {found.bandwidth.level} takes as long as "
+        f"{found.needed:.0f} uses; this shape can reach at most {found.share:.0%} of the peak of "
+        f"{_giga(roof.rate)} GFLOP/s",
     )
 
 

@@ -34,10 +34,10 @@ _COLUMNS: tuple[tuple[str, Callable[[Rates], float | None], Callable[[float], st
 def times(ops: Sequence[Figures]) -> Table:
     """Each op's times by threads. Every one of `ops` has a best case."""
     heads = (
-        *("op", ">runs", ">share", ">1 thread ms", "+>own ms", "best threads", "+>best ms"),
-        *(">gain", "ms by threads"),
+        *("op", ">runs", ">share", ">1 thread ms", "+>as found ms", "best threads", "+>best ms"),
+        *(">gain", "ms by thread count"),
     )
-    return Table("ops by time on one thread", columns(*heads), [_times(one) for one in ops], 2)
+    return Table("ops by time with one thread", columns(*heads), [_times(one) for one in ops], 2)
 
 
 def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
@@ -56,7 +56,7 @@ def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
         for op in taken[:count]
         if op.own
     ]
-    return Table("ops by their own time", columns("op", ">runs", ">share", ">own ms"), rows, 2)
+    return Table("ops by time as found", columns("op", ">runs", ">share", ">as found ms"), rows, 2)
 
 
 def both_passes(profile: Profile, count: int) -> Table:
@@ -92,7 +92,9 @@ def both_passes(profile: Profile, count: int) -> Table:
         if forward + backward >= WORTH * whole
     ]
     heads = ("op", ">runs", ">share", ">forward ms", ">backward ms")
-    return Table("forward and backward pass of an op, all runs", columns(*heads), rows, 2)
+    return Table(
+        "forward and backward pass of each op, all runs in a step", columns(*heads), rows, 2
+    )
 
 
 def _times(figures: Figures) -> tuple[Cell, ...]:
@@ -135,10 +137,12 @@ def rates(ops: Sequence[Figures]) -> Table:
             for row, value in zip(rows, values, strict=True):
                 row.append("" if value is None else write(value))
     if any(of.position for of in ops):
-        heads.append(">of roof")
+        heads.append(">of roofline")
         for row, of in zip(rows, ops, strict=True):
             row.append(f"{of.position.share:.0%} {of.position.under}" if of.position else "")
-    return Table("these ops at their best threads", columns(*heads), rows, sorted_by=1)
+    return Table(
+        "rates of these ops at their best thread count", columns(*heads), rows, sorted_by=1
+    )
 
 
 def scaled(ops: Sequence[Figures]) -> str | None:
@@ -146,7 +150,10 @@ def scaled(ops: Sequence[Figures]) -> str | None:
     running = [count.running for of in ops if of.best for count in of.best.time.counts]
     if min(running, default=1.0) >= 1.0:
         return None
-    return f"counts are scaled up: the least counted one ran for {min(running):.0%} of the time"
+    return (
+        f"counts are extrapolated: at least one event was counted for only {min(running):.0%} of "
+        "the time"
+    )
 
 
 # name, ceiling, unit
@@ -166,10 +173,10 @@ def ceilings(roof: Roofline) -> Iterator[str]:
     )
     for name, ceiling, unit in found:
         if ceiling:
-            source = "the best here: " if ceiling.measured else "from "
+            source = "reached by " if ceiling.measured else ""
             rate = ceiling.rate / 1e9
             written = f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
-            yield f"roof, {name}: {written} {unit} ({source}{ceiling.source})"
+            yield f"peak, {name}: {written} {unit} ({source}{ceiling.source})"
 
 
 def parts(step: Step) -> str:
@@ -186,22 +193,23 @@ def parts(step: Step) -> str:
 def link(found: Link) -> str:
     """How tensors came over it, after "tensors from TASK"."""
     if not found.transfers:
-        return "were not seen to come"
+        return "were not observed"
     each = f"{found.each * 1e6:.0f} us"
-    explained = f"(that explains {found.fit:.0%} of when they came)"
+    explained = f"(this explains {found.fit:.0%} of their arrival times)"
     if found.bandwidth is None and not found.each:
-        return "came together: no link that they wait for"
+        return "arrived together: the link does not limit them"
     if found.bandwidth is None:
-        return f"came one after the other, {each} each whatever their size {explained}"
+        return f"arrived one after the other, {each} each regardless of size {explained}"
     rate = f"{found.bandwidth / 1e6:,.1f} MB/s"
     return (
-        f"came at {rate} and {each} each, from {found.delay * 1e3:.1f} ms of a step on {explained}"
+        f"arrived at {rate} plus {each} each, starting {found.delay * 1e3:.1f} ms into a step "
+        f"{explained}"
     )
 
 
 def totals(found: Sequence[Total]) -> Table:
     """`accounted`: ops, gaps and other threads over what the kernel says of the process."""
-    heads = ("event", ">in ops", ">between ops", ">other threads", ">process", ">accounted")
+    heads = ("event", ">in ops", ">between ops", ">other threads", ">process", ">explained")
     rows = []
     for total in found:
         values = (total.ops, total.gaps, total.others, total.process)
@@ -210,11 +218,11 @@ def totals(found: Sequence[Total]) -> Table:
         counted = total.ops + total.gaps + total.others
         share = f"{counted / total.process:.1%}" if total.process > 0 else ""
         rows.append((total.event, *cells, share))
-    return Table("where the events happened", columns(*heads), rows)
+    return Table("events by place", columns(*heads), rows)
 
 
 def overhead(ratio: Ratio) -> str:
     return (
-        f"a step with ops recorded takes {ratio.median:.3f}x as long as a plain one "
-        f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f}, {ratio.pairs} pairs)"
+        f"overhead of recording ops: a step takes {ratio.median:.3f}x as long (95 % confidence "
+        f"interval {ratio.low:.3f} to {ratio.high:.3f}, {ratio.pairs} pairs)"
     )

@@ -76,8 +76,9 @@ def unmeasured(profile: Profile) -> Iterator[str]:
     """What to know of it before anything is concluded from ops."""
     if profile.partial is None and (share := measured(profile)) < ENOUGH:
         yield (
-            f"{1 - share:.0%} of the op time is of ops whose shapes are others at each step: on "
-            "which threads one of them is fastest is not known, and a plan gives all ops the same"
+            f"{1 - share:.0%} of the op time is in ops whose shapes change at each step; dltune "
+            "could not measure their best thread count, so a plan gives all ops the same thread "
+            "count"
         )
 
 

@@ -33,7 +33,7 @@ PEAKS: Mapping[str, tuple[DType, ...]] = {
     "half": ("float32",),
     "bfloat16": ("bfloat16", "float32"),
 }
-_HERE = "the machine's measured roofs"
+_HERE = "measured"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def roofline(
     else:
         memory = _best((c.rates.byte_rate or 0.0, c) for c in cases if _beyond(c, caches))
     memory = _higher(memory, _out_of(roofs, MEMORY))
-    document = "the machine's document"
+    document = "given in the machine file"
     if machine.peak_bandwidth is not None:
         memory = Ceiling(machine.peak_bandwidth, document)
     reached = {case.dtype for case in cases if case.dtype in PEAKS}
@@ -172,7 +172,7 @@ def _peak(roofs: Roofs | None, dtype: str) -> Ceiling | None:
 
 def _out_of(roofs: Roofs | None, level: str) -> Ceiling | None:
     found = roofs.bandwidth(level) if roofs else None
-    return Ceiling(found.rate, f"{_HERE}, out of {level}") if found else None
+    return Ceiling(found.rate, f"{_HERE}, from {level}") if found else None
 
 
 def _higher(one: Ceiling | None, other: Ceiling | None) -> Ceiling | None:

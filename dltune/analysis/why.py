@@ -42,7 +42,10 @@ def why(figures: Figures, analysis: Analysis) -> tuple[Cause, str]:
     """
     best = figures.best
     if best is None:
-        return "unknown", "not measured by thread count: it may wait for another op or for data"
+        return (
+            "unknown",
+            "not measured at other thread counts, because it can wait for another op or for data",
+        )
     return next(_causes(figures, analysis))
 
 
@@ -59,8 +62,8 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
         if share >= FAULT_SHARE:
             yield (
                 "faults",
-                f"fault bound: {rates.faults:.0f} page faults a run, about {share:.0%} of its CPU "
-                f"time at {each * 1e6:.2g} us each; its memory is mapped anew each time",
+                f"page faults: {rates.faults:.0f} per run, about {share:.0%} of its CPU time at "
+                f"{each * 1e6:.2g} us each; the allocator maps its memory again in each run",
             )
     off = rates.cpu_share is not None and rates.cpu_share < CPU_SHARE
     if analysis.profile.framework.name == "pytorch" and best.time.threads > 1:
@@ -68,8 +71,8 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
     if off and rates.switches is not None and rates.switches >= SWITCHES:
         yield (
             "switched out",
-            f"switched out: {rates.switches:.1f} context switches a run, and its {threads} had a "
-            f"CPU for {rates.cpu_share:.0%} of its time",
+            f"switched out: {rates.switches:.1f} context switches per run; its {threads} had a "
+            f"CPU for only {rates.cpu_share:.0%} of the time",
         )
     key = figures.op.key
     near: list[tuple[float, Cause, str]] = []
@@ -81,29 +84,29 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
         rate, ceiling, where = found
         of = f"{rate / 1e9:.3g} GB/s, {_of(rate, ceiling, key)}"
         if where == "cache":
-            of += "; from caches, as they hold what it moves"
-        near.append((rate / ceiling.rate, "memory", f"memory bound: it moves {of}"))
+            of += "; its data fit into the caches"
+        near.append((rate / ceiling.rate, "memory", f"memory bound: {of}"))
     share, cause, sentence = max(near, key=lambda held: held[0], default=(0.0, "unknown", ""))
     if share >= NEAR_CEILING:
         yield cause, sentence
     if off:
         yield (
             "waits",
-            f"waits: its {threads} had a CPU for {rates.cpu_share:.0%} of its time"
+            f"waits: its {threads} had a CPU for only {rates.cpu_share:.0%} of the time"
             + _switched(rates.switches),
         )
     if rates.flop_rate and computing and (below := below_roof(figures, analysis)):
         of = f"{rates.flop_rate / 1e9:.3g} GFLOP/s, {_of(rates.flop_rate, computing, key)}"
-        yield "kernel", f"below the roof: {of}; " + "; ".join(one.sentence for one in below)
+        yield "kernel", f"below the roofline: {of}; " + "; ".join(one.sentence for one in below)
     if scaling := _scaling(figures):
         yield "scaling", scaling
-    yield "unknown", f"nothing measured explains its time: {_known(figures, analysis)}"
+    yield "unknown", f"unexplained by the measurements: {_known(figures, analysis)}"
 
 
 def _switched(switches: float | None) -> str:
     if switches is None:
-        return "; whether they were switched out was not counted"
-    return f", with {switches:.1f} context switches a run"
+        return "; context switches were not counted"
+    return f", with {switches:.1f} context switches per run"
 
 
 def _scaling(figures: Figures) -> str | None:
@@ -116,8 +119,8 @@ def _scaling(figures: Figures) -> str | None:
     gain = one / there if there > 0 else 0.0
     if gain / most >= EFFICIENCY:
         return None
-    short = f"; at {one * 1e6:.3g} us it is too short to divide" if one < SHORT_SECONDS else ""
-    return f"does not scale: {most} threads make it {gain:.2f}x as fast as one{short}"
+    short = f"; at {one * 1e6:.3g} us it is too short to be divided" if one < SHORT_SECONDS else ""
+    return f"does not scale: {gain:.2f}x as fast with {most} threads as with one{short}"
 
 
 def _known(figures: Figures, analysis: Analysis) -> str:
@@ -127,29 +130,32 @@ def _known(figures: Figures, analysis: Analysis) -> str:
     found = []
     if best.rates.flop_rate and (computing := roof.computing(best)):
         share = best.rates.flop_rate / computing.rate
-        found.append(f"{best.rates.flop_rate / 1e9:.3g} GFLOP/s are {share:.1%} of the ceiling")
+        found.append(f"{best.rates.flop_rate / 1e9:.3g} GFLOP/s ({share:.1%} of the peak)")
     if under := roof.bandwidth(best):
         rate, ceiling, _ = under
-        found.append(f"{rate / 1e9:.3g} GB/s are {rate / ceiling.rate:.1%}")
+        found.append(f"{rate / 1e9:.3g} GB/s ({rate / ceiling.rate:.1%} of the peak)")
     if best.rates.cpu_share is not None:
-        found.append(f"its {_threads(best.time.threads)} had a CPU {best.rates.cpu_share:.0%}")
+        found.append(
+            f"its {_threads(best.time.threads)} had a CPU for {best.rates.cpu_share:.0%} of the "
+            "time"
+        )
     if best.rates.faults is not None:
-        found.append(f"{best.rates.faults:.0f} page faults a run")
+        found.append(f"{best.rates.faults:.0f} page faults per run")
     if figures.one and best.time.threads > 1:
         gain = figures.one / best.time.median if best.time.median > 0 else 0.0
-        found.append(f"{gain:.2f}x on {_threads(best.time.threads)}")
+        found.append(f"{gain:.2f}x as fast with {_threads(best.time.threads)}")
     if not best.time.counts:
-        found.append("no event was counted")
+        found.append("no events were counted")
     return ", ".join(found)
 
 
 def _of(rate: float, ceiling: Ceiling, key: str) -> str:
     if ceiling.key == key:
-        return f"the most that an op reached, so that the machine may do more ({ceiling.source})"
+        return f"the highest rate of any op, so the machine's peak can be higher ({ceiling.source})"
     share = f"{rate / ceiling.rate:.0%}"
     if ceiling.measured:
-        return f"{share} of the best that an op reached ({ceiling.source})"
-    return f"{share} of the peak in {ceiling.source}"
+        return f"{share} of the highest rate of any op ({ceiling.source})"
+    return f"{share} of the peak ({ceiling.source})"
 
 
 def _threads(count: int) -> str:

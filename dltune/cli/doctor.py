@@ -21,29 +21,30 @@ SCHEMA = "dltune.doctor/1"
 COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  dltune doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--selftest", is_flag=True, help="Check counters against work that is known, too.")
+@click.option("--selftest", is_flag=True, help="Also check the counters against known work.")
 @click.option(
     "--roofs",
     is_flag=True,
-    help="Instead: measure what this machine's cores reach at most, in arithmetic and in moving "
-    "bytes.",
+    help="Measure the machine's peak arithmetic rate and peak bandwidth instead.",
 )
 @click.option(
     "--ranks",
     type=click.IntRange(2, 1024),
     metavar="N",
-    help="Instead: what N processes with JAX on this machine compute and send each other, for "
-    "dltune plan parallelism.",
+    help=(
+        "Measure the compute and transfer rates of N JAX processes instead (for `dltune plan "
+        "parallelism`)."
+    ),
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="With --ranks: write them as a topology.  [ranks.json]",
+    help="Write the topology of --ranks to FILE (default: ranks.json).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing output file.")
 def command(
     as_json: bool,
     selftest: bool,
@@ -52,16 +53,21 @@ def command(
     output: Path | None,
     overwrite: bool,
 ) -> None:
-    """What can be measured and enforced on this machine.
+    """Check what dltune can measure and control on this machine.
 
-    Each line is ok, limited or missing, says what was found and the one thing to do about it. Exit
-    code 1 when something is missing that neither profile nor run can do without, or when a counter
-    counts wrong.
+    Each line shows one check, its state (ok, limited or missing) and its result; the line after
+    -> says how to improve it. The exit code is 1 if something is missing that `dltune profile` and
+    `dltune run` need, or if a counter counts wrongly.
     """
     if ranks is not None and selftest:
-        raise UsageError("--selftest is of counters, which --ranks has none of", remedy="run both")
+        raise UsageError(
+            "--selftest cannot be combined with --ranks",
+            remedy="run dltune doctor twice, once with each option",
+        )
     if roofs and (selftest or ranks is not None or output is not None or overwrite):
-        raise UsageError("--roofs stands alone, or with --json")
+        raise UsageError(
+            "--roofs can only be combined with --json", remedy="leave the other options out"
+        )
     if roofs:
         _roofs(as_json=as_json)
         return
@@ -69,7 +75,9 @@ def command(
         _measure(ranks, output or Path("ranks.json"), as_json=as_json, overwrite=overwrite)
         return
     if output is not None or overwrite:
-        raise UsageError("-o and --overwrite are for --ranks", remedy="such as --ranks 2")
+        raise UsageError(
+            "-o and --overwrite need --ranks", remedy="add --ranks N, such as --ranks 2"
+        )
     checks = examine()
     if selftest:
         from dltune.machine.checks import events
@@ -125,13 +133,14 @@ def _ceilings(roofs: Roofs) -> None:
 def _speeds(document: Topology) -> None:
     (kind,) = document.kinds
     link = document.links[0]
-    click.echo(f"{len(document.devices)} ranks, each {kind.flops / 1e9:.1f} Gflop/s and ", nl=False)
-    click.echo(f"{kind.bandwidth / 1e9:.1f} GB/s of memory ({kind.name})")
-    click.echo(f"a part to another rank: {2 * link.latency * 1e6:.0f} us and ", nl=False)
     click.echo(
-        f"{link.bandwidth / 1e6:,.0f} MB/s; a byte takes {document.all_reduce:.2f} times ", nl=False
+        f"{len(document.devices)} ranks, each with {kind.flops / 1e9:.1f} GFLOP/s and "
+        f"{kind.bandwidth / 1e9:.1f} GB/s of memory bandwidth ({kind.name})\n"
+        f"transfer to another rank: {2 * link.latency * 1e6:.0f} us latency, "
+        f"{link.bandwidth / 1e6:,.0f} MB/s\n"
+        f"time per byte, relative to a transfer: {document.all_reduce:.2f} in an all-reduce, "
+        f"{document.all_to_all:.2f} in an all-to-all"
     )
-    click.echo(f"as long in an all-reduce, {document.all_to_all:.2f} in an all-to-all")
 
 
 def examine() -> list[Check]:
@@ -164,7 +173,9 @@ def _plugin(found: Installed | None) -> Check:
     from dltune.tensorflow.inject import _dltune_plugin
 
     if found is None:
-        return native.impossible("no TensorFlow here to build it for; the job's own is looked for")
+        return native.impossible(
+            "this Python has no TensorFlow; dltune builds the plugin for the job's TensorFlow"
+        )
     try:
         sources, flags, salt = _dltune_plugin.arguments(found.folder)
     except RuntimeError as error:
@@ -198,7 +209,7 @@ def _table(checks: list[Check]) -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold")
-    for heading in ("check", "state", "found", "what to do"):
+    for heading in ("check", "state", "result", "what to do"):
         table.add_column(heading, no_wrap=heading in ("check", "state"), overflow="fold")
     for check in checks:
         state = Text(check.state, style=COLOURS[check.state])

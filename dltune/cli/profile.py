@@ -27,20 +27,23 @@ if TYPE_CHECKING:
     from dltune.profile.standalone.job import StandaloneJob
 
 
-@click.command("profile")
+@click.command(
+    "profile", epilog="\b\nExample:\n  dltune profile -o profile.json -- python train.py"
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     default=Path("profile.json"),
     show_default=True,
-    help="Where the profile goes; gzipped when the name ends in .gz.",
+    help="Write the profile to this file, gzipped if the name ends in .gz.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing output file.")
 @click.option(
     "--interval",
     type=click.IntRange(min=1),
-    help="Threads between two samples of the climb [default: cores/16, at least 1].",
+    metavar="N",
+    help="Try every Nth thread count (default: cores/16, at least 1).",
 )
 @click.option(
     "--steps",
@@ -48,39 +51,53 @@ if TYPE_CHECKING:
     type=click.IntRange(min=3),
     default=8,
     show_default=True,
-    help="Most repeats of one case; fewer are run when an op's times agree.",
+    metavar="N",
+    help="Run at most N steps at each thread count, or fewer if the op times agree.",
 )
 @click.option(
     "--counters",
     default="auto",
     show_default=True,
     metavar="LIST|PRESET|none",
-    help="Events to count around each op, comma-separated, or a preset: paper, topdown, memory, "
-    "software, knl. auto: paper where the CPU's counters can be read, else software.",
+    help=(
+        "Count these comma-separated events in each op, or a preset: paper, topdown, memory, "
+        "software, knl; auto is paper if the CPU's counters are available, else software."
+    ),
 )
 @click.option(
     "--ops-of",
     type=click.Path(path_type=Path),
     metavar="PROFILE",
-    help="Instead of a job, run the ops of this profile standalone, made up from their keys.",
+    help="Run the ops of PROFILE standalone, with made-up inputs, instead of a job.",
 )
 @click.option(
     "--from",
     "trace",
     type=click.Path(path_type=Path),
     metavar="TRACE",
-    help="Instead of a job, read a trace that the profiler of PyTorch or JAX has written.",
+    help="Read a trace of PyTorch's or JAX's profiler instead of running a job.",
 )
-@click.option("--batch", metavar="LIST", help="Batch sizes for --ops-of, such as 16,32 [its own].")
+@click.option(
+    "--batch",
+    metavar="LIST",
+    help="Use these batch sizes with --ops-of, such as 16,32 (default: as measured).",
+)
 @click.option(
     "--plan",
     "plan_path",
     type=click.Path(path_type=Path),
-    help="Run the job under the settings of this plan (dltune tune).",
+    help="Apply the settings of this plan to the job (see `dltune tune`).",
 )
-@click.option("--keep-running", is_flag=True, help="Let the job go on when all is measured.")
-@click.option("--verbose", is_flag=True, help="Let the job's own output through, to stderr.")
-@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, help="Ops shown.")
+@click.option("--keep-running", is_flag=True, help="Let the job continue after the measurement.")
+@click.option("--verbose", is_flag=True, help="Print the job's own output on stderr.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    metavar="N",
+    help="Show the N most expensive ops.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
@@ -99,10 +116,10 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Measure an unmodified training job, op by op and thread count by thread count.
+    """Measure each op of an unmodified training job at several thread counts.
 
-    The job starts as ever; dltune finds its training step, runs it at rising thread counts, writes
-    the profile and ends the job (SIGTERM to its process group, 10 s of grace, then SIGKILL).
+    dltune starts the job, finds its training step, runs the step at increasing thread counts,
+    writes the profile and stops the job: SIGTERM to its process group, then SIGKILL after 10 s.
     """
     require_apart((ops_of, trace, plan_path), [output])
     if trace:
@@ -110,7 +127,11 @@ def command(
         default = click.core.ParameterSource.DEFAULT
         chosen = any(source(name) is not default for name in ("interval", "cap", "counters"))
         if job or ops_of or batch or plan_path or keep_running or verbose or chosen:
-            raise UsageError("--from reads what was measured", remedy="leave the rest out")
+            raise UsageError(
+                "--from reads a finished measurement and cannot be combined with a job or its "
+                "options",
+                remedy="use only -o, --overwrite, --top and --json with --from",
+            )
         _show(_imported(trace, output, overwrite), output, top, as_json)
         return
     import tempfile
@@ -129,24 +150,32 @@ def command(
     from dltune.tensorflow.instructions import lacking_in
 
     if ops_of and (job or keep_running):
-        raise UsageError("--ops-of runs a job of its own", remedy="leave the command out")
+        raise UsageError(
+            "--ops-of cannot be combined with a job or --keep-running",
+            remedy="leave the command and --keep-running out",
+        )
     if batch and not ops_of:
-        raise UsageError("--batch is for the ops of a profile", remedy="name it with --ops-of")
+        raise UsageError("--batch needs --ops-of", remedy="add --ops-of PROFILE")
     if not job and not ops_of:
         raise UsageError(
-            "no command to profile", remedy="give it after --: dltune profile -- python train.py"
+            "no command to profile",
+            remedy="add the job's command after --: dltune profile -- python train.py",
         )
     if job:
         require_executable(job[0])
     if plan_path and ops_of:
-        raise UsageError(
-            "--plan is for a job, not for the ops of a profile", remedy="leave one of them out"
-        )
+        raise UsageError("--plan cannot be combined with --ops-of", remedy="leave one of them out")
     if os.environ.get("DLTUNE_DISABLE") == "1":
-        raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
+        raise UsageError(
+            "DLTUNE_DISABLE=1 is set, so dltune does not attach to any job",
+            remedy="unset DLTUNE_DISABLE",
+        )
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
-        raise UsageError(f"--interval {interval} is more than the {len(machine.cores)} cores here")
+        raise UsageError(
+            f"--interval {interval} exceeds the {len(machine.cores)} cores of this machine",
+            remedy=f"use --interval {len(machine.cores)} or less",
+        )
     events = choice(counters)
     section = _settings(plan_path, machine) if plan_path else None
     around = applied(section, machine, job, os.environ, placed=True)
@@ -206,15 +235,15 @@ def command(
                     if failed and (words := last_words(Path(log.name))):
                         line.say(words)
                 if keep_running and running.exit_code is None:
-                    what = "what could be" if profile.partial else "all is"
-                    line.say(f"{what} measured; the job goes on")
+                    what = "incomplete" if profile.partial else "complete"
+                    line.say(f"the measurement is {what}; the job continues")
                     _let_go(session, running)
                 code = running.exit_code
             if standalone:
                 profile = standalone.annotated(profile)
                 file.write(profile)
         except interrupts.Ended as ended:
-            line.say(f"ended by {ended}, and the job with it; {_kept(session.profile, output)}")
+            line.say(f"stopped by {ended}, together with the job; {_kept(session.profile, output)}")
             sys.exit(ended.exit_code)
         except JobFailed as failure:
             if session.profile:
@@ -265,7 +294,7 @@ def _settings(path: Path, machine: Machine) -> SettingsPlan:
     section = plan.of(SettingsPlan)
     if section is None:
         raise UsageError(
-            f"{path} has no settings to profile under", remedy="dltune tune chooses some"
+            f"{path} contains no settings", remedy="create a plan with settings: dltune tune"
         )
     require_machine(plan, machine)
     return section
@@ -290,9 +319,11 @@ def roofs_of(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None
     from dltune.machine.roofs.tables import unsettled
 
     try:
-        roofs = kept.roofs_of(machine, lambda: say("measuring the machine's roofs, once"))
+        roofs = kept.roofs_of(
+            machine, lambda: say("measuring the machine's peak performance (only once)")
+        )
     except DltuneError as error:
-        return None, [f"the machine's roofs are not known: {error}"]
+        return None, [f"the machine's peak performance is unknown: {error}"]
     return roofs, [sentence] if (sentence := unsettled(roofs)) else []
 
 
@@ -306,7 +337,10 @@ def _standalone(
 
     sizes = between_commas(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:
-        raise UsageError(f"--batch {batch}: {wrong[0]} is not a number of examples")
+        raise UsageError(
+            f"--batch {batch}: {wrong[0]} is not a whole number of at least 1",
+            remedy="use a list of batch sizes, such as --batch 16,32",
+        )
     return standalone_job(ops_of, [int(size) for size in sizes])
 
 
@@ -319,12 +353,12 @@ def _saving(profile: Profile) -> str | None:
     except UsageError:
         return None
     return (
-        f"`dltune plan memory` can bring a step from {section.before / 2**20:.0f} MiB to "
-        f"{section.peak / 2**20:.0f}"
+        f"`dltune plan memory` can reduce a step's memory from {section.before / 2**20:.0f} MiB to "
+        f"{section.peak / 2**20:.0f} MiB"
     )
 
 
 def _kept(profile: Profile | None, output: Path) -> str:
     if profile is None:
-        return "nothing was measured yet"
-    return f"what was measured is in {output}" + (" (partial)" if profile.partial else "")
+        return "there are no results yet"
+    return f"the results are in {output}" + (" (incomplete)" if profile.partial else "")

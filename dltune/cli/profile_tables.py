@@ -14,7 +14,7 @@ def show_profile(profile: Profile, path: Path, top: int) -> None:
     """What a person wants to know of a fresh profile, and what to do with it."""
     describe(profile, top)
     next_ = "plan" if any(op.times for op in profile.ops) else "report"
-    click.echo(f"\nwritten to {path}; next: dltune {next_} {path}")
+    click.echo(f"\nprofile written to {path}; next: dltune {next_} {path}")
 
 
 def describe(profile: Profile, top: int) -> None:
@@ -30,16 +30,15 @@ def describe(profile: Profile, top: int) -> None:
     for step in profile.steps:
         name = step.name or step.signature
         click.echo(
-            f"step {name}: {step.wall.median * 1e3:.1f} ms (spread {step.wall.spread:.0%}) under "
-            f"the job's own settings, {sum(n.repeats for n in step.nodes):.0f} ops, "
+            f"step {name}: {step.wall.median * 1e3:.1f} ms as found (spread "
+            f"{step.wall.spread:.0%}), {sum(n.repeats for n in step.nodes):.0f} ops, "
             f"{step.executions} executions"
         )
         if step.parts:
             click.echo(f"  {derived.parts(step)}")
     click.echo(
-        f"{profile.framework.title}, intra-op {profile.settings.intra}, "
-        f"inter-op {profile.settings.inter}; {len(profile.machine.cores)} cores: "
-        f"{profile.machine.name}"
+        f"{profile.framework.title}, threads as found: intra-op {profile.settings.intra}, inter-op "
+        f"{profile.settings.inter}; {len(profile.machine.cores)} cores: {profile.machine.name}"
     )
     for link in profile.links:
         click.echo(f"tensors from {link.sender} {derived.link(link)}")
@@ -64,7 +63,7 @@ def describe(profile: Profile, top: int) -> None:
             if line:
                 click.echo(line)
     if heavy:
-        click.echo("\nwhy they take their time")
+        click.echo("\nreasons for these op times")
     for figures in heavy:
         click.echo(f"  {cut(figures.op.key, across() - 2)}")
         click.echo(f"      {why(figures, analysis)[1]}")
@@ -79,4 +78,4 @@ def describe(profile: Profile, top: int) -> None:
     for note in (*profile.notes, *unmeasured(profile)):
         click.echo(f"\nnote: {note}")
     if profile.partial:
-        click.echo(f"\nthis profile is partial: {profile.partial}")
+        click.echo(f"\nthis profile is incomplete: {profile.partial}")

@@ -36,9 +36,9 @@ class Line:
             text += f", step {progress.step}"
         if progress.case:
             threads, placement = progress.case
-            text += f", {threads} thread{'s' * (threads > 1)} {placement}"
+            text += f", {threads} thread{'s' * (threads > 1)} ({placement} placement)"
             if progress.climbing:
-                text += f", {progress.climbing} ops to go"
+                text += f", {progress.climbing} ops left"
         if progress.left is not None:
             text += f", about {progress.left:.0f} s left"
         self.show(text, (progress.phase, progress.case))

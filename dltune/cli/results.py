@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -26,7 +29,9 @@ def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -
     resolved = set(map(os.path.realpath, filter(None, written)))
     for path in filter(None, read):
         if os.path.realpath(path) in resolved:
-            raise UsageError(f"{path} is both read and written", remedy="choose another output")
+            raise UsageError(
+                f"{path} is both input and output", remedy="choose another output file"
+            )
 
 
 def claimed(
@@ -59,32 +64,45 @@ def print_json(document: object) -> None:
 
 def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:
     """What follows from what was measured, and what could not be seen."""
-    click.echo("\nwhat follows")
+    click.echo("\nfindings")
     for finding in findings:
         show_finding(finding, "  ", "      ")
     if not findings:
-        click.echo("  nothing that is wrong")
+        click.echo("  none")
     show_unseen(unseen)
 
 
 def show_finding(finding: Finding, first: str, indent: str) -> None:
-    """What is claimed, behind `first`; what it costs, the evidence, what to do, and what that is
-    expected to bring, each behind `indent`."""
-    from dltune.findings.words import cost, gain
+    """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
+    from dltune.findings.words import capital, cost, gain, sentence
 
-    click.echo(f"{first}{visible(finding.title, LONGEST)}")
-    for before, sentence in (
-        ("costs ", cost(finding)),
-        ("", finding.evidence),
-        ("-> ", finding.fix),
-        ("expected: ", gain(finding)),
+    _show(first, indent, capital(finding.title))
+    for label, text in (
+        ("", sentence(finding.evidence) if finding.evidence else ""),
+        ("Cost: ", cost(finding)),
+        ("Fix: ", finding.fix),
+        ("Expected: ", gain(finding)),
     ):
-        if sentence:
-            click.echo(f"{indent}{before}{visible(sentence, LONGEST)}")
+        if text:
+            _show(indent, indent, f"{label}{text}")
 
 
 def show_unseen(sentences: Sequence[str]) -> None:
     if sentences:
-        click.echo("\nnot seen")
+        click.echo("\nnot observed")
     for sentence in sentences:
-        click.echo(f"  {visible(sentence, LONGEST)}")
+        _show("  ", "    ", sentence)
+
+
+def _show(first: str, indent: str, text: str) -> None:
+    """Print `text` after `first`; on a terminal, the lines that follow are indented."""
+    text = first + visible(text, LONGEST)
+    if sys.stdout.isatty():
+        text = textwrap.fill(
+            text,
+            shutil.get_terminal_size().columns,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    click.echo(text)

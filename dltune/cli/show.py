@@ -11,8 +11,13 @@ from dltune.cli.results import print_json
 from dltune.errors import UsageError
 
 
-@click.command("show")
-@click.option("--top", type=click.IntRange(min=1), help="Ops shown [default: 12; --json: all].")
+@click.command("show", epilog="\b\nExample:\n  dltune show profile.json --top 5")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show the N most expensive ops (default: 12; with --json: all).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the derived figures as JSON.")
 @click.option(
     "--csv",
@@ -20,22 +25,26 @@ from dltune.errors import UsageError
     is_flag=False,
     flag_value="",
     metavar="[TABLE]",
-    help="Print a table of any dltune document as CSV [default: its main one].",
+    help="Print one table of any dltune file as CSV (default: its main table).",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 def command(file: Path, top: int | None, as_json: bool, table: str | None) -> None:
-    """Look at a saved profile or plan again: of a profile its steps, its ops, and why they take
-    their time; of a plan what each planner decided.
+    """Show a saved profile or plan again.
 
-    With --json, figures of each op at each thread count: operations, bytes, rates, its place under
-    the roofline, and the sentence, with what costs the step its time; of a plan all of it.
+    For a profile: the steps, the ops, the reasons for their times, and the findings. For a plan:
+    the decisions of each planner.
 
-    With --csv after FILE, a table of a profile, plan or any other document: ops, nodes, counts. A
-    name that there is no table of is answered with those that there are.
+    With --json, a profile is printed with derived figures for each op and thread count:
+    operations, bytes, rates and the share of the roofline. A plan is printed as it is.
+
+    Put --csv after FILE. TABLE is a table of the file, such as ops, nodes or counts; an unknown
+    name lists the tables of the file.
     """
     if table is not None:
         if as_json or top:
-            raise UsageError("--csv goes with neither --json nor --top", remedy="leave out the one")
+            raise UsageError(
+                "--csv cannot be combined with --json or --top", remedy="leave one of them out"
+            )
         from dltune.frames import csv_text, reading
 
         csv_text.write(reading.table(file, table or None), sys.stdout)
@@ -73,7 +82,7 @@ def _plan(file: Path, top: int | None, as_json: bool) -> None:
         return
     build = found.framework
     framework = f", {build.name} {build.version}" if build else ""
-    click.echo(f"a plan for {found.cores} cores: {found.machine_name}{framework}")
+    click.echo(f"plan for {found.cores} cores: {found.machine_name}{framework}")
     for name, section in plans.in_order(found):
         shown = planner(name).show(section, found, [])
         for headline in shown.headlines:

@@ -71,7 +71,7 @@ def _plot(course: Course) -> None:
     end = max(series.seconds for series in course.series)
     most = max(max(series.values) for series in course.series)
     name = max(len(series.name) for series in course.series)
-    click.echo(f"\n{course.title}, of at most {most:.1f} {course.unit} in {end * 1e3:.1f} ms")
+    click.echo(f"\n{course.title}: up to {most:.1f} {course.unit}, over {end * 1e3:.1f} ms")
     for series in course.series:
         count = max(1, round(COLUMNS * series.seconds / end))
         cells = (

@@ -160,7 +160,7 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
     yield from at_least(1).of(here, setting, "intra", "inter")
     yield from AMOUNT.of(here, setting, "predicted")
     if (setting.summary is None) != (not setting.turns):
-        yield f"{here}.summary must be there with turns, and with turns alone"
+        yield f"{here}.summary must be null exactly when turns is empty"
     yield from repeated(f"{here}.turns", "round", (turn.round for turn in setting.turns))
     for at, turn in each(f"{here}.turns", setting.turns):
         yield from index(rounds, "rounds").of(at, turn, "round")

@@ -146,7 +146,7 @@ def faults(found: Calls) -> Iterator[str]:
     for here, storage in each("storages", found.storages):
         yield from AMOUNT.of(here, storage, "bytes")
         yield from at_least(-1).of(here, storage, "born")
-        yield from at_least(storage.born, "its birth").of(here, storage, "held", "gone")
+        yield from at_least(storage.born, "the value of born").of(here, storage, "held", "gone")
     for name in ("saved", "read"):
         for storage, call in getattr(found, name):
             yield from a_storage.faults(name, storage)
@@ -161,14 +161,17 @@ def faults(found: Calls) -> Iterator[str]:
             yield from at_least(0).faults(f"{here}.{name}", *getattr(layer, name))
         yield from at_least(0).of(here, layer, "samples")
         if len(layer.window) not in (0, 3):
-            yield f"{here}.window must be two sizes and a stride, got {layer.window}"
+            yield f"{here}.window must be empty, or two sizes and a stride, got {layer.window}"
         if layer.last > len(found.calls):
             yield f"{here}.last must be at most {len(found.calls)}, got {layer.last}"
         if len(layer.inputs) != len(layer.reads):
-            yield f"{here}.inputs must be as many as its reads"
+            yield (
+                f"{here}.inputs must have {len(layer.reads)} items, one for each of reads, got "
+                f"{len(layer.inputs)}"
+            )
     given = [(storage, at) for at, call in enumerate(found.calls) for storage in call.gives]
     if any(
         storage < len(found.storages) and found.storages[storage].born != at
         for storage, at in given
     ):
-        yield "calls must give out each storage where it was born"
+        yield "calls must list each storage in gives of the call where it was born"

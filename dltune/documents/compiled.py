@@ -82,10 +82,10 @@ def faults(found: Compiled) -> Iterator[str]:
     for here, graph in each("graphs", found.graphs):
         yield from at_least(1).of(here, graph, "runs")
         yield from AMOUNT.of(here, graph, "work")
-        yield from at_least(1).faults(f"{here}.rungs, counted,", len(graph.rungs))
+        yield from at_least(1).faults(f"the length of {here}.rungs", len(graph.rungs))
         for at, rung in each(f"{here}.rungs", graph.rungs):
             yield from between(0.0, 1.0).of(at, rung, "budget")
             yield from AMOUNT.of(at, rung, "kept", "forward", "backward", "again", "work")
         budgets = [rung.budget for rung in graph.rungs]
         if budgets != sorted(set(budgets), reverse=True):
-            yield f"{here}.rungs must be of smaller and smaller budgets, got {budgets}"
+            yield f"{here}.rungs must be in order of decreasing budget, got {budgets}"

@@ -67,7 +67,7 @@ def between(low: float, high: float) -> Bound:
 @functools.lru_cache
 def index(size: int, of: str) -> Bound:
     """The place of one of `size` things, of which `of` is the name, from 0 on."""
-    words = f"at least 0 and below {size}, the number of {of}"
+    words = f"at least 0 and below {size} (the number of {of})"
     return Bound(words, lambda value: 0 <= value < size)
 
 
@@ -104,7 +104,10 @@ def repeated(here: str, what: str, values: Iterable[Hashable]) -> Iterator[str]:
     if len(set(told)) < len(told):
         for value, times in collections.Counter(told).items():
             if times > 1:
-                yield f"{here} must have each {what} once, got {visible(repr(value))} {times} times"
+                yield (
+                    f"{here} must contain each {what} only once, got {visible(repr(value))} "
+                    f"{times} times"
+                )
 
 
 def refuse(source: str, faults: Sequence[str]) -> None:
@@ -112,7 +115,10 @@ def refuse(source: str, faults: Sequence[str]) -> None:
     if faults:
         shown = "\n  ".join(faults[:20])
         more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
-        raise UsageError(f"{source} is not usable:\n  {shown}{more}")
+        raise UsageError(
+            f"{source} is invalid:\n  {shown}{more}",
+            remedy="correct these fields, or create the file again",
+        )
 
 
 def path(here: str, field: str) -> str:
@@ -121,4 +127,4 @@ def path(here: str, field: str) -> str:
 
 
 def _aside(what: str) -> str:
-    return f", {what}" if what else ""
+    return f" ({what})" if what else ""

@@ -35,6 +35,8 @@ NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 # bytes, also of what a compressed file holds
 LONGEST = 1 << 30
 _GZIP, _PART = b"\x1f\x8b", 1 << 24
+_REMEDY = "name another file, or create it again with dltune"
+_OUTPUT = "choose another output path, or check its permissions and the free space"
 
 
 class _Header(msgspec.Struct):
@@ -84,16 +86,19 @@ def decode(
 ) -> T:
     """As `read`, from bytes; `source` stands for the file in messages."""
     name, _, version = schema.rpartition("/")
-    found = _schema(data, f"a {name} document", source)
+    found = _schema(data, f"a {name} file", source)
     found_name, _, found_version = found.rpartition("/")
     if found_name != name:
-        raise UsageError(f"{source} is a {found!r} document, expected {schema!r}")
+        raise UsageError(
+            f"{source} is a {found_name or found} file, but a {name} file is needed",
+            remedy=f"name a {name} file",
+        )
     number = int(found_version) if re.fullmatch(r"\d{1,9}", found_version) else 0
     if found_version != version and number not in older:
         newer = number > int(version)
         raise UsageError(
-            f"{source} has schema {found!r}; this dltune reads {schema!r}",
-            remedy="upgrade dltune" if newer else "make the file again with this dltune",
+            f"{source} has schema {found!r}, but this version of dltune reads {schema!r}",
+            remedy="upgrade dltune" if newer else "create the file again with this version",
         )
     try:
         if number in older:
@@ -101,7 +106,7 @@ def decode(
         else:
             document = msgspec.json.decode(data, type=kind)
     except NOT_JSON as error:
-        raise UsageError(f"{source}: {error}") from None
+        raise UsageError(f"{source} is invalid: {located(error)}", remedy=_REMEDY) from None
     refuse(source, check(document))
     return document
 
@@ -119,7 +124,7 @@ def _made_newer(data: bytes, kind: type[T], schema: str, older: Mapping[int, Ste
 
 def schema(path: Path) -> str:
     """The schema that a file says it has. Raises UsageError when it cannot be read or has none."""
-    return _schema(content(path), "a dltune document", str(path))
+    return _schema(content(path), "a dltune file", str(path))
 
 
 def _schema(data: bytes, expected: str, source: str) -> str:
@@ -127,14 +132,23 @@ def _schema(data: bytes, expected: str, source: str) -> str:
         return msgspec.json.decode(data, type=_Header).schema
     except NOT_JSON as error:
         what = "is empty" if not data.strip() else f"is not {expected}: {_fault(data, error)}"
-        raise UsageError(f"{source} {what}") from None
+        raise UsageError(f"{source} {what}", remedy=_REMEDY) from None
 
 
 def _fault(data: bytes, error: Exception) -> str:
     """The decoder's sentence; a plain one for what Python's own encoder writes for such numbers."""
     at = re.search(r"\(byte (\d+)\)", str(error))
     found = re.compile(rb"NaN|Infinity").match(data, int(at[1])) if at else None
-    return f"byte {at[1]} is {found[0].decode()}, no number of JSON" if at and found else str(error)
+    if at and found:
+        return f"byte {at[1]} is {found[0].decode()}, which is not a number in JSON"
+    return located(error)
+
+
+def located(error: Exception) -> str:
+    """The decoder's sentence, with the path of the field first: "settings.intra: Expected ..."."""
+    text, _, where = str(error).partition(" - at `$")
+    where = where.rstrip("`").lstrip(".")
+    return f"{where}: {text}" if where else text
 
 
 def now() -> str:
@@ -181,11 +195,13 @@ def content(path: Path) -> bytes:
             while len(data) <= LONGEST and (part := source.read(_PART)):
                 data += part
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise UsageError(f"{path} is a damaged gzip file", remedy="make it again") from None
+        raise UsageError(f"{path} is a damaged gzip file", remedy="create the file again") from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", remedy="check the path and the permissions"
+        ) from None
     if len(data) > LONGEST:
-        raise UsageError(f"{path} holds more than {LONGEST >> 30} GiB")
+        raise UsageError(f"{path} is larger than {LONGEST >> 30} GiB", remedy="name a smaller file")
     return bytes(data)
 
 
@@ -219,11 +235,14 @@ class Output:
             beside.replace(path)
         except FileExistsError:
             raise UsageError(
-                f"{self.path} was written by someone else meanwhile; it is left as it is",
+                f"another process has created {self.path} in the meantime; dltune did not replace "
+                "it",
                 remedy="choose another output file",
             ) from None
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+            raise UsageError(
+                f"cannot write {self.path}: {error.strerror}", remedy=_OUTPUT
+            ) from None
         finally:
             beside.unlink(missing_ok=True)
 
@@ -252,15 +271,18 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
         if path.is_dir():
             raise UsageError(f"{path} is a folder", remedy="name a file")
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is no plain file", remedy="name a file")
+            raise UsageError(f"{path} is not a regular file", remedy="name a file")
         if path.exists() and not overwrite:
-            raise UsageError(f"{path} exists", remedy="choose another name, or pass --overwrite")
+            raise UsageError(
+                f"{path} already exists",
+                remedy="choose another name, or pass --overwrite to replace it",
+            )
         lock = path.with_name(f".{path.name}.claim")
         handle = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     except RuntimeError:
         raise UsageError(f"{path} is a link to itself", remedy="name a file") from None
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}", remedy=_OUTPUT) from None
     import fcntl
 
     try:
@@ -268,7 +290,8 @@ def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
     except OSError:
         os.close(handle)
         raise UsageError(
-            f"another dltune is writing {path}", remedy="wait for it, or choose another name"
+            f"another dltune process is writing {path}",
+            remedy="wait until it has ended, or choose another name",
         ) from None
     try:
         yield Output(path, overwrite)

@@ -115,17 +115,26 @@ load = files.reader(Graph, SCHEMA, check)
 
 def _op_faults(graph: Graph) -> Iterator[str]:
     keys = collections.Counter(op.key for op in graph.ops)
-    yield from (f"ops: the key {key!r} is there {n} times" for key, n in keys.items() if n > 1)
+    yield from (
+        f"ops must contain each key only once, got {key!r} {n} times"
+        for key, n in keys.items()
+        if n > 1
+    )
     for here, op in each("ops", graph.ops, "key"):
         cases = collections.Counter((way.threads, way.placement) for way in op.ways)
         for (threads, placement), n in cases.items():
             if n > 1:
-                yield f"{here}.ways: {threads} threads {placement} are there {n} times"
+                yield (
+                    f"{here}.ways must contain each way only once, got {threads} threads "
+                    f"{placement} {n} times"
+                )
         for at, way in enumerate(op.ways):
             if way.threads < 1:
-                yield f"{here}.ways[{at}].threads: {way.threads} is below 1"
+                yield f"{here}.ways[{at}].threads must be at least 1, got {way.threads}"
             if not AMOUNT.holds(way.seconds):
-                yield f"{here}.ways[{at}].seconds: {way.seconds} is negative or not finite"
+                yield (
+                    f"{here}.ways[{at}].seconds must be finite and not negative, got {way.seconds}"
+                )
 
 
 def _node_faults(graph: Graph) -> Iterator[str]:
@@ -139,36 +148,42 @@ def _node_faults(graph: Graph) -> Iterator[str]:
         for field, what, there, wanted in references:
             for n in wanted:
                 if not 0 <= n < there:
-                    yield f"{here}.{field}: there is no {what}[{n}]"
+                    yield f"{here}.{field} refers to {what}[{n}], which does not exist"
         if not AMOUNT.holds(node.runs):
-            yield f"{here}.runs: {node.runs} is negative or not finite"
+            yield f"{here}.runs must be finite and not negative, got {node.runs}"
 
 
 def _tensor_faults(graph: Graph) -> Iterator[str]:
     first: dict[tuple[int, int], int] = {}
     for index, (here, tensor) in enumerate(each("tensors", graph.tensors)):
         if not 0 <= tensor.node < len(graph.nodes):
-            yield f"{here}.node: there is no nodes[{tensor.node}]"
+            yield f"{here}.node refers to nodes[{tensor.node}], which does not exist"
         for field, bits in (("slot", 31), ("bytes", 63)):
             if not 0 <= getattr(tensor, field) < 1 << bits:
-                yield f"{here}.{field}: {getattr(tensor, field)} is not within 0 to 2^{bits} - 1"
+                yield (
+                    f"{here}.{field} must be between 0 and 2^{bits} - 1, got "
+                    f"{getattr(tensor, field)}"
+                )
         same = first.setdefault((tensor.node, tensor.slot), index)
         if same != index:
-            at = f"nodes[{tensor.node}] at {tensor.slot}"
-            yield f"{here}.slot: what {at} gives out is tensors[{same}] already"
+            at = f"slot {tensor.slot} of nodes[{tensor.node}]"
+            yield f"{here}.slot must be unique for its node: {at} is also tensors[{same}]"
         if tensor.alias is not None:
             yield from _alias_faults(graph, here, tensor, tensor.alias)
 
 
 def _alias_faults(graph: Graph, here: str, tensor: Tensor, alias: int) -> Iterator[str]:
     if not 0 <= alias < len(graph.tensors):
-        yield f"{here}.alias: there is no tensors[{alias}]"
+        yield f"{here}.alias refers to tensors[{alias}], which does not exist"
         return
     owner = graph.tensors[alias]
     if owner.alias is not None:
-        yield f"{here}.alias: tensors[{alias}] has no memory of its own"
+        yield f"{here}.alias refers to tensors[{alias}], which is an alias too"
     if owner.kind != tensor.kind:
-        yield f"{here}.kind: it is a {tensor.kind}, but tensors[{alias}] a {owner.kind}"
+        yield (
+            f"{here}.kind must be {owner.kind!r} as in tensors[{alias}], which it is an alias of, "
+            f"got {tensor.kind!r}"
+        )
 
 
 def _cycle(graph: Graph) -> Iterator[str]:
@@ -185,4 +200,7 @@ def _cycle(graph: Graph) -> Iterator[str]:
         graphlib.TopologicalSorter(waits).prepare()
     except graphlib.CycleError as error:
         around = ", ".join(f"{node} ({graph.nodes[node].name})" for node in error.args[1][1:])
-        yield f"nodes: each waits for the one before: {around}; mark the way back of a loop (back)"
+        yield (
+            f"nodes must not wait for each other in a cycle: {around}; set back on the node that "
+            "closes a loop"
+        )

@@ -285,7 +285,9 @@ def _rank_faults(here: str, rank: Rank) -> Iterator[str]:
     yield from index(rank.size, "ranks").of(here, rank, "rank")
     yield from index(rank.local_size, "local ranks").of(here, rank, "local_rank")
     yield from AMOUNT.of(here, rank, "seconds", "cpu")
-    yield from one_of({t.tid for t in rank.threads}, "its threads").of(here, rank, "background")
+    yield from one_of({t.tid for t in rank.threads}, "the tids of threads").of(
+        here, rank, "background"
+    )
     used = ("cpu", "user", "system", "voluntary", "involuntary")
     for at, thread in each(f"{here}.threads", rank.threads):
         yield from AMOUNT.of(at, thread, *used)

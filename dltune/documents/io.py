@@ -367,7 +367,7 @@ class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def requests(self) -> str:
         """How it was asked for, in words."""
         how = "O_DIRECT" if self.method == "direct" else self.method
-        at_once = f"{self.parallel} at once" if self.parallel > 1 else "one after the other"
+        at_once = f"{self.parallel} at a time" if self.parallel > 1 else "one after the other"
         return f"requests of {size(self.block)}, {at_once} ({how})"
 
 
@@ -439,12 +439,12 @@ def check(io: Io) -> list[str]:
     """All that cannot be true of an io document, one sentence each, the field's path first."""
     faults = []
     if (io.watch is None) == (io.experiment is None):
-        faults.append("watch must be there, or experiment, and not both")
+        faults.append("exactly one of watch and experiment must be present")
     devices = [storage.device for storage in io.storage]
     faults += repeated("storage", "device", devices)
     faults += _numbers("", io)
     faults += finding.faults("findings", io.findings)
-    device = one_of(devices, "the storage devices of this document")
+    device = one_of(devices, "the devices in storage")
     if io.watch:
         faults += _watch_faults(io.watch, device)
     if io.experiment:
@@ -458,7 +458,7 @@ load = files.reader(Io, SCHEMA, check, {1: _second})
 def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
     pids = [process.pid for process in watch.processes]
     yield from repeated("watch.processes", "pid", pids)
-    watched = one_of(pids, "the processes of this document")
+    watched = one_of(pids, "the pids in watch.processes")
     for process in watch.processes:
         here = f"watch.processes ({process.pid}).threads"
         yield from repeated(here, "tid", (thread.tid for thread in process.threads))
@@ -470,7 +470,7 @@ def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
         yield from watched.faults(f"{here}.processes", *file.processes)
         yield from at_most(1).of(f"{here}.pattern", file.pattern, "share")
         if (file.pattern.source is None) != (file.pattern.kind == "unknown"):
-            yield f"{here}.pattern.source must be there for a known kind, and for no other"
+            yield f"{here}.pattern.source must be null exactly when kind is 'unknown'"
         for request in file.requests:
             yield from _POWER_OF_TWO.of(f"{here}.requests", request, "size")
     for line in watch.lines:

@@ -110,19 +110,20 @@ def check(machine: Machine) -> list[str]:
         for cpu in core.cpus:
             if cpu in owner:
                 faults.append(
-                    f"{here}.cpus must name no CPU again, got {cpu}, which cores[{owner[cpu]}] has"
+                    f"{here}.cpus must not repeat a CPU, got {cpu}, which is also in "
+                    f"cores[{owner[cpu]}]"
                 )
             owner.setdefault(cpu, index)
         first, socket = socket_of.setdefault(core.tile, (index, core.socket))
         if core.socket != socket:
             faults.append(
-                f"{here}.tile must be of one socket, got {core.tile} on sockets {socket} "
+                f"{here}.tile must be within one socket, got {core.tile} on sockets {socket} "
                 f"(cores[{first}]) and {core.socket}"
             )
     sizes = ("quota", "shared_cache", "memory", "peak_flops", "peak_bandwidth")
     faults += above(0).of("", machine, *sizes)
     threads = max((len(core.cpus) for core in machine.cores), default=1)
-    words = f"above 0 and at most {threads}, the hardware threads of a core"
+    words = f"above 0 and at most {threads} (the hardware threads of a core)"
     faults += Bound(words, lambda value: 0 < value <= threads).of("", machine, "smt_throughput")
     for here, tier in each("tiers", machine.tiers, "name"):
         faults += above(0).of(here, tier, "bytes", "bandwidth")

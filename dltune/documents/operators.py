@@ -156,7 +156,7 @@ def _faults(graph: Operators) -> Iterator[str]:
             yield from at_least(1).of(at, dimension, "size")
         yield from repeated(f"{here}.dimensions", "name", (d.name for d in one.dimensions))
         if sum(d.kind == "parameter" for d in one.dimensions) > 1:
-            yield f"{here}.dimensions must have one of kind 'parameter' at most"
+            yield f"{here}.dimensions must have at most one of kind 'parameter'"
         yield from _input_faults(graph, place, here)
 
 
@@ -171,12 +171,12 @@ def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
         given = graph.operators[read.operator].dimensions
         if len(read.regions) != len(given):
             many = len(read.regions)
-            yield f"{at}.regions must be {len(given)}, one for each dimension, got {many}"
+            yield f"{at}.regions must have {len(given)} items, one for each dimension, got {many}"
         for where, region in each(f"{at}.regions", read.regions):
             yield from at_least(1).of(where, region, "extent", "stride")
             yield from some_dimension.of(where, region, "of")
 
 
 _DIMENSIONS = Bound(
-    f"1 to {MOST_DIMENSIONS}", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
+    f"1 to {MOST_DIMENSIONS} dimensions", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
 )

@@ -67,7 +67,7 @@ def parse(key: str) -> OpKey:
     """Raises ValueError for text that is no key, or inputs whose shapes are not known."""
     found = _KEY.fullmatch(key)
     if found is None:
-        raise ValueError(f"{key!r} is not the key of an op")
+        raise ValueError(f"{key!r} is not an op key such as MatMul(float[8,8],float[8,8])")
     kind, inputs, attributes = found.groups()
     tensors = tuple(
         Tensor(dtype, tuple(map(int, filter(None, shape.split(",")))))

@@ -63,7 +63,10 @@ def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
     try:
         return msgspec.convert(stored, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: sections.{visible(name)}: {error}") from None
+        raise UsageError(
+            f"{path} is invalid: in sections.{visible(name)}: {files.located(error)}",
+            remedy="create the plan again with this version of dltune",
+        ) from None
 
 
 def first(plan: Plan) -> dict[str, Any]:

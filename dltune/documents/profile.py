@@ -590,7 +590,10 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
         yield from a_node.faults(f"{at}.inputs", *node.inputs)
         yield from a_node.faults(f"{at}.control", *node.control)
         if node.slots and len(node.slots) != len(node.inputs):
-            yield f"{at}.slots must be {len(node.inputs)}, one an input, got {len(node.slots)}"
+            yield (
+                f"{at}.slots must have {len(node.inputs)} items, one for each input, got "
+                f"{len(node.slots)}"
+            )
         for other, slot in zip(node.inputs, node.slots, strict=False):
             given = step.nodes[other].outputs if 0 <= other < len(step.nodes) else ()
             bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
@@ -601,7 +604,7 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
             yield from an_input.of(where, tensor, "alias")
         yield from AMOUNT.of(at, node, "repeats", "output_bytes")
         if node.start is not None:
-            yield from at_least(node.start, "its start").of(at, node, "end")
+            yield from at_least(node.start, "the start").of(at, node, "end")
 
 
 def _measured(here: str, found: OpTime | Samples) -> Iterator[str]:

@@ -139,7 +139,7 @@ def check(roofs: Roofs) -> list[str]:
     rated += each("bandwidths", roofs.bandwidths)
     for here, one in rated:
         faults += at_least(1).of(here, one, "cores", "turns", _SIZE[type(one)])
-        faults += at_most(roofs.cores, "the cores there are").of(here, one, "cores")
+        faults += at_most(roofs.cores, "the number of cores").of(here, one, "cores")
         faults += POSITIVE.of(here, one, "rate", "median")
         faults += at_most(one.rate, "the rate").of(here, one, "median")
     cases = (f"{p.dtype} {p.instructions} on {p.cores} cores" for p in roofs.peaks)

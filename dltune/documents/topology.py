@@ -119,4 +119,4 @@ def _faults(topology: Topology) -> Iterator[str]:
         yield from _TWO.of(here, link, "ends")
 
 
-_TWO = Bound("two different", lambda ends: ends[0] != ends[1])
+_TWO = Bound("two different names", lambda ends: ends[0] != ends[1])

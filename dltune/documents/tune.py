@@ -60,7 +60,7 @@ def check(state: Tune) -> list[str]:
     for here, trial in each("trials", state.trials):
         faults += POSITIVE.faults(f"{here}.ratios", *trial.ratios)
         if trial.verdict in MEASURED and not trial.ratios:
-            faults.append(f"{here}.verdict must rest on ratios, got {trial.verdict!r} without")
+            faults.append(f"{here}.verdict {trial.verdict!r} needs ratios, but ratios is empty")
     return faults
 
 

@@ -77,25 +77,25 @@ def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
     if once >= ONCE and once >= ONCE_SHARE * sum(training):
         if any(graph.eager for record in seen.records.values() for graph in record.graphs.values()):
             return _error(
-                f"the job's steps differ: of {len(training)} kinds {once} ran once at most, each "
-                "with other ops than the others",
-                "dltune plans for steps that repeat; data of any shape are no hindrance, branches "
-                "and loops over data are",
+                f"the job's steps differ in their ops: {once} of {len(training)} kinds of step "
+                "ran at most once",
+                "dltune needs steps that run the same ops; move branches and loops that depend "
+                "on the data out of the step (varying shapes are fine)",
             )
         return _error(
-            f"the job traces a new graph at nearly every step: {once} of {len(training)} that "
-            "train ran once at most",
-            "give the tf.function tensors of one shape, not Python numbers: `dltune diagnose` "
-            "names the line",
+            f"the job traces a new graph at nearly every step: {once} of {len(training)} training "
+            "graphs ran at most once",
+            "pass tensors of a fixed shape to the tf.function instead of Python numbers; `dltune "
+            "diagnose` names the line",
         )
     if long:
         what = (
-            f"no graph of the job runs again and again: {len(training)} train, and the most "
-            f"frequent of them has run {max(training)} times"
+            f"no training step repeats: the most frequent of {len(training)} training graphs ran "
+            f"{max(training)} times"
             if training
-            else "no step of training has come to its end"
+            else "the job has not finished a training step"
         )
-        return _error(what, "`dltune diagnose` tells what the job does instead")
+        return _error(what, "run `dltune diagnose` to see what the job does instead")
     return None
 
 
@@ -108,17 +108,18 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
         return crash
     if not seen.pythons:
         return _error(
-            "no Python of the job reported in: it starts no Python, or starts it with -I, -S or a "
-            "PYTHONPATH of its own",
-            "dltune works on Python jobs that use TensorFlow or PyTorch",
+            "dltune could not attach to the job: it starts no Python, or starts it with -I or "
+            "-S, or replaces PYTHONPATH",
+            "use a Python job with TensorFlow or PyTorch that keeps the PYTHONPATH from its "
+            "environment",
             exit_code,
         )
     if not seen.records and seen.failures:
         return _error(*_failure(seen.failures[0]), exit_code)
     if not seen.records:
         return _error(
-            "the job never imported TensorFlow, nor did PyTorch update parameters in it",
-            None,
+            "the job neither imported TensorFlow nor updated parameters with PyTorch",
+            None if exit_code else "check that the command starts a training job",
             exit_code,
         )
     if _on_accelerator(seen):
@@ -130,8 +131,8 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
     if not repeats and not exit_code and eager >= 1.0:
         return _error(*_EAGER, exit_code)
     return _error(
-        "the job ended before a training step had run often enough to be measured",
-        None if exit_code else "let it train for more steps",
+        "the job ended before dltune could measure enough training steps",
+        None if exit_code else "let the job train for more steps",
         exit_code,
     )
 
@@ -144,43 +145,49 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     """The error for a job that ran out of memory, or crashed with the plugin in it."""
     if exit_code == KILLED and cgroups.oom_kills() > seen.oom_kills:
         limit = cgroups.limits().memory
-        within = f", which may take {limit / 2**20:.0f} MiB" if limit else ""
+        within = f", which is limited to {limit / 2**20:.0f} MiB" if limit else ""
         steps = [one for record in seen.records.values() for one in record.latest()]
         peak = max((step.peak for step in steps), default=0)
         held = f"; the framework held {peak / 2**20:.0f} MiB in a step" if peak else ""
         return OutOfMemory(
-            "the job was killed while the kernel ended a process for want of memory in its control "
-            f"group{within}{held}",
+            f"the kernel killed the job because its control group ran out of memory{within}{held}",
             exit_code,
-            remedy="profile it with fewer examples a step; `dltune plan memory --budget` plans for "
-            "what there is then, and --largest-batch for as many examples as have room",
+            remedy=(
+                "profile the job with a smaller batch; then run `dltune plan memory --budget` to "
+                "fit a step into a budget, or `--largest-batch` to find the largest batch that "
+                "fits"
+            ),
         )
     if exit_code not in CRASHES or not seen.records:
         return None
     return JobFailed(
         f"the job crashed with {CRASHES[exit_code]} while dltune's plugin was loaded",
         exit_code,
-        remedy="run it with DLTUNE_DISABLE=1 to see whether it crashes on its own",
+        remedy="run the job with DLTUNE_DISABLE=1 to see whether it also crashes without dltune",
     )
 
 
 # what is wrong, and what to do about it
 _XLA = (
-    "the job's step, or a part of it, is compiled by XLA, which makes one kernel of it",
-    "pass jit_compile=False, and no TF_XLA_FLAGS, to measure and plan its ops",
+    "XLA compiles the job's step, or a part of it, into one kernel, so dltune cannot measure its "
+    "ops",
+    "pass jit_compile=False and unset TF_XLA_FLAGS to measure and plan single ops",
 )
 _EAGER = "the job runs its ops eagerly, one by one", "put the training step into a tf.function"
-_ACCELERATOR = "the job's step runs on an accelerator; dltune is for steps on the CPU", None
+_ACCELERATOR = (
+    "the job's step runs on an accelerator, and dltune works only on steps on the CPU",
+    "hide the accelerator from the job, for example with CUDA_VISIBLE_DEVICES=-1",
+)
 
 
 def _failure(failed: messages.Failed) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
     title = TITLES.get(failed.framework, failed.framework)
     return (
-        f"the plugin does not work with the job's {title} {failed.version} "
-        f"(pid {failed.pid}): {failed.reason}",
-        "`dltune doctor` tells what is missing; `dltune plan --emit` gives settings that need no "
-        "plugin",
+        f"dltune's plugin does not work with the job's {title} {failed.version} (pid "
+        f"{failed.pid}): {failed.reason}",
+        "run `dltune doctor` to see what is missing; `dltune plan --emit` prints settings that "
+        "need no plugin",
     )
 
 
@@ -209,6 +216,6 @@ def _on_accelerator(seen: Sightings) -> bool:
 def _error(message: str, remedy: str | None, exit_code: int | None = None) -> DltuneError:
     if exit_code:
         return JobFailed(
-            f"{message} (it ended with exit code {exit_code})", exit_code, remedy=remedy
+            f"{message} (the job ended with exit code {exit_code})", exit_code, remedy=remedy
         )
     return UsageError(message, remedy=remedy)

@@ -37,7 +37,7 @@ class Building(msgspec.Struct, tag="building", frozen=True):
     def phase(self) -> str:
         """As a progress line tells it."""
         title = TITLES.get(self.framework, self.framework)
-        return f"building the plugin for {title} {self.version}, once"
+        return f"building the plugin for {title} {self.version} (only once)"
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

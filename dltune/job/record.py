@@ -105,7 +105,10 @@ class Record:
         known = execution.graph in self.graphs
         if known and all(event[1] in self.keys for event in execution.events):
             return True
-        lost = "some of what the job told was lost; it ran graphs faster than they could be read"
+        lost = (
+            "dltune lost some messages of the job, because the job ran graphs faster than dltune "
+            "could read them"
+        )
         if lost not in self.complaints:
             self.complaints.append(lost)
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        raise NoStack(f"py-spy took longer than {PATIENCE_SECONDS:.0f} s for a look") from None
+        raise NoStack(f"py-spy took longer than {PATIENCE_SECONDS:.0f} s for a sample") from None
     except OSError as error:
         raise NoStack(f"py-spy could not be started: {error}") from None
     if looked.returncode != 0:
@@ -79,7 +80,7 @@ def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
         return _decode(looked.stdout)
     except msgspec.DecodeError as error:
         raise NoStack(
-            f"this py-spy tells stacks in a form that dltune cannot read: {error}"
+            f"dltune cannot parse the output of this version of py-spy: {error}"
         ) from None
 
 
@@ -87,7 +88,19 @@ def own_line(stack: Sequence[Frame]) -> str | None:
     """The innermost frame that is the job's own, as "file.py:31 (function)"; that of an installed
     package when the whole job is one; None when there is neither."""
     frame = own_frame(stack)
-    return f"{Path(frame.filename).name}:{frame.line} ({frame.name})" if frame else None
+    return f"{_shown(frame.filename)}:{frame.line} ({frame.name})" if frame else None
+
+
+def _shown(filename: str) -> str:
+    """The path below dltune's current folder or below the installed packages; else the name."""
+    if match := _INSTALLED.search(filename):
+        return filename[match.end() :]
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except OSError:  # the folder was removed
+        here = "/"
+    inside = here != "/" and filename.startswith(here)
+    return filename.removeprefix(here) if inside else Path(filename).name
 
 
 def calls_torch(stack: Sequence[Frame]) -> bool:
@@ -107,8 +120,8 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 def _reason(stderr: str) -> str:
     """Why a look failed, from what py-spy said."""
     if "ermission denied" in stderr or "Permission Denied" in stderr:
-        return "py-spy may not read the job's memory: permission denied"
+        return "py-spy is not permitted to read the job's memory: permission denied"
     if "No such file" in stderr or "No such process" in stderr:
-        return "the job's process ended before py-spy could look at it"
-    first = next(iter(stderr.strip().splitlines()), "it gave no reason")
+        return "the job's process ended before py-spy could sample it"
+    first = next(iter(stderr.strip().splitlines()), "no error message")
     return f"py-spy failed: {first.removeprefix('Error: ')}"

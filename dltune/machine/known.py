@@ -41,7 +41,7 @@ def find(name_or_path: str) -> Machine:
         return document.load(path)
     near = difflib.get_close_matches(name_or_path.lower(), KNOWN, n=3, cutoff=0.4)
     raise UsageError(
-        f"there is no machine {name_or_path!r}, and no file of that name"
+        f"unknown machine {name_or_path!r}: neither a built-in machine nor a file"
         + (f"; did you mean {' or '.join(near)}?" if near else ""),
         remedy=f"name a machine file, or one of: {', '.join(sorted(KNOWN))}",
     )

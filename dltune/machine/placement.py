@@ -76,7 +76,9 @@ def ladder(machine: Machine, interval: int) -> tuple[int, ...]:
     Raises UsageError when the interval is below 1.
     """
     if interval < 1:
-        raise UsageError(f"the interval must be at least 1 thread, not {interval}")
+        raise UsageError(
+            f"interval {interval}: must be at least 1 thread", remedy="use --interval 1 or more"
+        )
     cores = len(machine.cores)
     counts = sorted({1, *range(interval, cores, interval), cores})
     return tuple(count for count in counts if placements(machine, count))
@@ -89,10 +91,15 @@ def default_interval(machine: Machine) -> int:
 
 def _require(machine: Machine, threads: int, available: int) -> None:
     if threads < 1:
-        raise UsageError(f"an op needs at least one thread, not {threads}")
+        raise UsageError(
+            f"thread count {threads}: must be at least 1", remedy="use 1 thread or more"
+        )
     if threads > available:
         which = "cores" if available == len(machine.cores) else "free cores"
-        raise UsageError(f"{threads} threads do not fit the {available} {which} of {machine.name}")
+        raise UsageError(
+            f"thread count {threads} exceeds the {available} {which} of {machine.name}",
+            remedy=f"use at most {available} threads",
+        )
 
 
 def _packed(machine: Machine, tiles: list[_Tile], threads: int) -> list[int]:

@@ -59,10 +59,14 @@ def world(environ: Mapping[str, str]) -> Rank:
             one = Rank(int(environ[rank]), int(environ[size]), (rank, size))
         except (KeyError, ValueError):
             raise UsageError(
-                f"this process's rank is not known from {assigned}", remedy=f"set {rank} and {size}"
+                f"{assigned}: this process's rank cannot be determined",
+                remedy=f"set both {rank} and {size} to numbers",
             ) from None
         if not 0 <= one.rank < one.size:
-            raise UsageError(f"{assigned}: there is no such rank")
+            raise UsageError(
+                f"{assigned}: the rank must be at least 0 and below the number of ranks",
+                remedy=f"set {rank} to a number from 0 to {size} - 1",
+            )
         ranks.append(one)
     return _agreed(ranks, environ) or Rank(0, 1)
 
@@ -156,8 +160,8 @@ def _agreed(ranks: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
     for other in larger[1:]:
         if other != larger[0]:
             raise UsageError(
-                f"the environment names two ranks: {_assignments(larger[0], environ)} "
-                f"but {_assignments(other, environ)}",
+                f"the environment names two different ranks: {_assignments(larger[0], environ)} "
+                f"and {_assignments(other, environ)}",
                 remedy="unset the variables of the launcher that did not start this process",
             )
     return larger[0] if larger else None
@@ -167,7 +171,7 @@ def _pair(environ: Mapping[str, str], rank: str, size: str) -> Rank:
     for name, other in ((rank, size), (size, rank)):
         if not environ.get(name):
             raise UsageError(
-                f"{other} is set but {name} is not, so this rank's part of the node is not known",
+                f"{other} is set but {name} is not, so this rank's cores cannot be determined",
                 remedy=f"set {name}, or unset {other}",
             )
     return _local(environ, (rank, size), _number(environ, size))
@@ -183,11 +187,16 @@ def _slurm(environ: Mapping[str, str]) -> Rank | None:
         node = _number(environ, "SLURM_NODEID") if environ.get("SLURM_NODEID") else 0
         if len(set(counts)) > 1 and not environ.get("SLURM_NODEID"):
             raise UsageError(
-                f"SLURM_STEP_TASKS_PER_NODE={tasks} differs between nodes and SLURM_NODEID, "
-                "which tells this one, is not set"
+                f"SLURM_STEP_TASKS_PER_NODE={tasks} differs between nodes, and SLURM_NODEID is "
+                "not set",
+                remedy="set SLURM_NODEID, or start the job with srun --ntasks-per-node=N",
             )
         if node >= len(counts):
-            raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={tasks}")
+            raise UsageError(
+                f"SLURM_NODEID={node}: SLURM_STEP_TASKS_PER_NODE={tasks} has only {len(counts)} "
+                "nodes",
+                remedy="unset the variables of the Slurm step that did not start this process",
+            )
         return _local(environ, ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"), counts[node])
     if environ.get("SLURM_NTASKS_PER_NODE"):
         size = _number(environ, "SLURM_NTASKS_PER_NODE")
@@ -204,7 +213,10 @@ def _tasks(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
         if not match:
-            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text} is not understood")
+            raise UsageError(
+                f"SLURM_STEP_TASKS_PER_NODE={text}: not a list of counts such as 2(x3),1",
+                remedy="unset it, and set SLURM_NTASKS_PER_NODE",
+            )
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -213,15 +225,19 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     try:
         return int(environ[name])
     except ValueError:
-        raise UsageError(f"{name}={environ[name]!r} is not a number") from None
+        raise UsageError(
+            f"{name}={environ[name]!r} is not a number",
+            remedy=f"set {name} to a number, or unset it",
+        ) from None
 
 
 def _local(environ: Mapping[str, str], variables: tuple[str, str], size: int) -> Rank:
     rank = Rank(_number(environ, variables[0]), size, variables)
     if not 0 <= rank.rank < size:
         raise UsageError(
-            f"{variables[0]}={rank.rank} is not one of {size} ranks on this node "
-            f"({_assignments(rank, environ)})"
+            f"{variables[0]}={rank.rank}: must be at least 0 and below the {size} ranks on this "
+            f"node ({_assignments(rank, environ)})",
+            remedy="unset the variables of the launcher that did not start this process",
         )
     return rank
 

@@ -38,11 +38,11 @@ def file_tier(folder: Path) -> Tier:
             reading = time.perf_counter() - began
     except OSError as error:
         raise UsageError(
-            f"no tensors can be kept in a file in {folder}: {error.strerror}",
-            remedy="name a folder that exists, may be written to, and has room",
+            f"{folder} cannot hold a file of tensors: {error.strerror}",
+            remedy="name an existing, writable folder with free space",
         ) from None
     if not written:
-        raise UsageError(f"{folder} has no room for a file", remedy="name another folder")
+        raise UsageError(f"{folder} has no free space", remedy="name another folder")
     return Tier(f"a file in {folder}", free, written / max(writing, reading))
 
 

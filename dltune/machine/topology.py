@@ -69,17 +69,21 @@ def survey(root: Path = Path("/")) -> Survey:
 
     siblings = {cpu: _siblings(root, cpu) for cpu in online}
     if not all(siblings.values()):
-        gaps["cores"] = "which CPUs share a core is not told: each is taken as a core"
+        gaps["cores"] = (
+            "the system does not report which CPUs share a core: dltune counts each as a core"
+        )
     host_cores = frozenset(found or frozenset({cpu}) for cpu, found in siblings.items())
     sockets = _sockets(root, host_cores, gaps)
     nodes = _numa_nodes(root)
     if not nodes:
-        gaps["numa"] = "the NUMA nodes are not told: one is assumed"
+        gaps["numa"] = "the system reports no NUMA nodes: dltune assumes one"
     groups = [group for core in host_cores if (group := core & allowed)]
     socket_of = {group: sockets[min(group)] for group in groups}
     caches = {group: caches_of(root, min(group)) for group in groups}
     if not all(caches.values()):
-        gaps["tiles"] = "which cores share a cache is not told: a socket is taken as a tile"
+        gaps["tiles"] = (
+            "the system does not report which cores share a cache: dltune treats a socket as a tile"
+        )
     level = _tile_level(caches, host_cores)
     # cores with the same key share a tile; the cache of a level missing for one core is its own
     tile_of = {
@@ -175,10 +179,12 @@ def _sockets(root: Path, cores: frozenset[_Cpus], gaps: dict[str, str]) -> dict[
         # some firmwares say -1 themselves
         packages[core] = int(package) if package.isdigit() else -1
     if -1 in packages.values():
-        gaps["sockets"] = "the sockets are not told: one is assumed"
+        gaps["sockets"] = "the system reports no sockets: dltune assumes one"
     elif 1 < len(set(packages.values())) == len(cores):
         # no real machine has had one core per socket for long; hypervisors do this by default
-        gaps["sockets"] = "each core is shown as a socket of its own: one socket is assumed"
+        gaps["sockets"] = (
+            "the system reports each core as a separate socket: dltune assumes one socket"
+        )
     assumed = "sockets" in gaps
     return {cpu: 0 if assumed else packages[core] for core in cores for cpu in core}
 

@@ -18,7 +18,7 @@ def bound(
     functions: Mapping[str, tuple[Any, ...]],
     *structs: type[ctypes.Structure],
     flags: Sequence[str] = (),
-    remedy: str = "it needs a C++17 compiler",
+    remedy: str = "install a C++17 compiler, such as g++, or set CXX",
 ) -> ctypes.CDLL:
     """The library `name` of these sources, which with `structs` include native/mirrored.h.
 
@@ -48,6 +48,8 @@ def require_sizes(native: ctypes.CDLL, *structs: type[ctypes.Structure]) -> None
             raise DltuneError(
                 f"{struct.__name__} has {there} bytes in {native._name} and "
                 f"{ctypes.sizeof(struct)} in Python",
-                remedy="empty dltune's cache folder; if that does not help, it is a defect of "
-                "dltune: tell its authors which compiler this is",
+                remedy=(
+                    "empty dltune's cache folder; if that does not help, report this as a defect "
+                    "of dltune, with the compiler's version"
+                ),
             )

@@ -45,7 +45,7 @@ def compiler() -> list[str]:
     for name in ("g++", "c++", "clang++"):
         if found := shutil.which(name):
             return [found]
-    raise BuildError("there is no C++ compiler here (g++, c++ or clang++); install one, or set CXX")
+    raise BuildError("no C++ compiler found (g++, c++ or clang++); install one, or set CXX")
 
 
 def library_path(name: str, sources: Sequence[Path], flags: Sequence[str], salt: str = "") -> Path:
@@ -92,7 +92,8 @@ def library(
                 _compile(path, sources, flags)
     except OSError as error:
         raise BuildError(
-            f"cannot write to the cache folder {path.parent}: {error.strerror}; set DLTUNE_CACHE"
+            f"cannot write to the cache folder {path.parent}: {error.strerror}; set DLTUNE_CACHE "
+            "to a writable folder"
         ) from None
     return path
 
@@ -138,6 +139,6 @@ def _check(path: Path, command: Sequence[str], done: subprocess.CompletedProcess
     log.write_text(f"{shlex.join(command)}\n\n{done.stdout}{done.stderr}")
     last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_LINES:])
     raise BuildError(
-        f"{Path(command[0]).name} ended with {done.returncode} while building {path.stem}; "
-        f"its last lines:\n{last}\nthe whole log: {log}"
+        f"{Path(command[0]).name} failed with exit code {done.returncode} while building "
+        f"{path.stem}; its last lines:\n{last}\nthe whole log: {log}"
     )

@@ -37,7 +37,7 @@ def require() -> None:
     """Raises UsageError where ortools is not installed."""
     if not installed():
         raise UsageError(
-            "solving this to a bound needs ortools, which is not installed",
+            "an optimal plan needs ortools, which is not installed",
             remedy="pip install 'dltune[memory]'",
         )
 
@@ -55,11 +55,11 @@ def run(function: Callable[..., T], *arguments: Any, limit: float) -> T:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     except subprocess.TimeoutExpired:
-        raise SolverFailed(f"the solver did not end within its {limit:.0f} s") from None
+        raise SolverFailed(f"the solver exceeded its limit of {limit:.0f} s") from None
     except OSError as error:
         raise SolverFailed(f"the solver cannot be started: {error.strerror}") from None
     if child.returncode < 0:
-        raise SolverFailed(f"the solver was ended by {signal.Signals(-child.returncode).name}")
+        raise SolverFailed(f"the solver was killed by {signal.Signals(-child.returncode).name}")
     if child.returncode:
         if said := child.stderr.decode(errors="replace").split("\n")[-2:-1]:
             raise SolverFailed(f"the solver failed: {said[0]}")

@@ -57,8 +57,9 @@ def unsettled(observation: Observation) -> Observation:
     return _with_growth(
         observation,
         None,
-        f"whether memory grows: it did by {(main.growth or 0.0) * 60 / 2**20:.0f} MiB a minute, "
-        f"which may be an allocator that fills; to tell takes another {AGAIN:.0f} s",
+        f"memory growth: memory grew by {(main.growth or 0.0) * 60 / 2**20:.0f} MiB per minute, "
+        "which can also be an allocator that is still filling up; a longer run (another "
+        f"{AGAIN:.0f} s) can distinguish the two",
     )
 
 

@@ -84,7 +84,7 @@ class HostWatch:
             throttled=throttled,
             others=others,
             neighbours=tuple(
-                Neighbour(pid, process.command(pid) or "a thread of the kernel", cores[pid])
+                Neighbour(pid, process.command(pid) or "kernel thread", cores[pid])
                 for pid in busiest
                 if cores[pid] >= NAMED
             ),

@@ -71,7 +71,7 @@ class Looks:
                 self._process.kill()
                 _, said = self._process.communicate()
             if not self._file.exists():
-                lines = said.decode(errors="replace").strip().splitlines() or ["it gave no reason"]
+                lines = said.decode(errors="replace").strip().splitlines() or ["no error message"]
                 self.why = f"py-spy failed: {lines[-1].removeprefix('Error: ')}"
                 return []
             return list(parse(self._file.read_text(errors="replace").splitlines()))

@@ -157,7 +157,7 @@ class Observing:
         return began + self._budget - time.monotonic()
 
     def _tell_of_growth(self, left: float) -> None:
-        self._tell(Progress("looking whether memory still grows", left=left))
+        self._tell(Progress("checking whether memory still grows", left=left))
 
     def _watched(self) -> bool:
         """Whether the job has been watched for long enough."""
@@ -176,7 +176,7 @@ class Observing:
         else:
             left = max(0.0, self._wanted - self._watch.seconds)
             # steps are not counted meanwhile
-            self._tell(Progress("watching the job under its own settings", 0, left=left))
+            self._tell(Progress("watching the job as found", 0, left=left))
             if left == 0:
                 self._end(self._watch)
 

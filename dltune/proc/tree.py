@@ -71,7 +71,8 @@ class Tree:
         found = stat.of_process(root)
         if found is None:
             raise UsageError(
-                f"there is no process {root}", remedy="name one that runs: ps -e, or pgrep -f NAME"
+                f"there is no process {root}",
+                remedy="name a running process: ps -e, or pgrep -f NAME",
             )
         self.root = root
         self._started = {root: found.started}

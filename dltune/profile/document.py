@@ -122,7 +122,7 @@ def assemble(
         tried = tuple(doc.Tried(*case, summary(samples)) for case, samples in climb.steps(graph))
         steps.append(_step(record, own, graph, total, index, counts, lines, answers, tried))
     if python and python_matters(steps[0]) and python.why:
-        notes = (*notes, f"which line of Python takes the time is not known: {python.why}")
+        notes = (*notes, f"the Python lines that take the time are unknown: {python.why}")
     others = []
     for other, theirs in peers:
         (graph,) = theirs.targets

@@ -70,17 +70,17 @@ class PythonLines:
         if any(found.keys() - {None}):
             return None
         if found:
-            return "the main thread stood at no line of the job's own Python"
+            return "no sample of the main thread was in the job's own Python code"
         if self._inside:
-            return f"the main thread was inside a step in all of {self._inside} looks"
-        return self._failure or "py-spy has not looked at the job yet"
+            return f"the main thread was inside a step in all {self._inside} samples"
+        return self._failure or "py-spy has not sampled the job yet"
 
     def _work(self, command: str) -> None:
         for _ in range(self._looks):
             time.sleep(random.uniform(0.5, 1.5) * self._pause)
             self._look(command)
             if not exists(self._pid):
-                self._failure = "the job's process ended before py-spy could look at it"
+                self._failure = "the job's process ended before py-spy could sample it"
                 return
 
     def _look(self, command: str) -> None:
@@ -91,7 +91,7 @@ class PythonLines:
             return
         stack = next((t.frames for t in threads if t.os_thread_id == self._pid), None)
         if stack is None:
-            self._failure = "py-spy did not find the main thread's Python stack"
+            self._failure = "py-spy did not find the Python stack of the main thread"
         elif runs_graph(stack) or calls_torch(stack):
             self._inside += 1
         else:

@@ -184,7 +184,7 @@ class Session:
             if event is not None:
                 self._hear(event)
             if self._over():
-                self._save("the time given to it was over")
+                self._save("the time limit was reached")
                 if self.profile is None and (error := none_found(self.sightings, long=True)):
                     raise error
                 break
@@ -193,7 +193,7 @@ class Session:
             elif not self._measured and self._case_is_over(self._climbing):
                 self._next_case(self._climbing)
             elif not self._measured and (gone := self._gone_for(self._climbing)):
-                self._save(f"the step that was measured did not run for {gone:.0f} s")
+                self._save(f"the measured step did not run for {gone:.0f} s")
                 break
             if self._climbing is not None and self.climb.case is None:
                 if not self._measured:
@@ -201,11 +201,13 @@ class Session:
                 if self._all_known(self._climbing):
                     return self._whole()
             if event is None and self._measured_process_ended() and job.exit_code is None:
-                self._save("the measured process ended, the job goes on")
+                self._save("the measured process ended, while the job continues")
                 break
             self._report_progress()
         else:
-            self._save(f"the job ended (exit code {job.exit_code}) before all was measured")
+            self._save(
+                f"the job ended (exit code {job.exit_code}) before the measurement was complete"
+            )
         if self.profile is None:
             raise why_no_step(self.sightings, job.exit_code)
         if crash := crash_of(self.sightings, job.exit_code):
@@ -351,8 +353,8 @@ class Session:
         there = os.sched_getaffinity(0)
         if may and there - may and self._under is None:
             yield (
-                f"the job is kept to CPU {cpulist.show(may)} of {cpulist.show(there)}, by its "
-                "launcher or itself: its own settings were measured there"
+                f"the job or its launcher restricts it to CPU {cpulist.show(may)} of "
+                f"{cpulist.show(there)}; the times as found were measured on these CPUs"
             )
 
     def _give_up_if_hopeless(self) -> None:
@@ -375,13 +377,14 @@ class Session:
         self._executions = self._discovery.runs
         if not steps.trains:
             self.notes.append(
-                "no graph of the job computes gradients; the one with the most time was measured"
+                "no graph of the job computes gradients; dltune measured the graph that takes the "
+                "most time"
             )
         self.notes += self._bound(steps.pid)
         if steps.pid in self.sightings.compiled:
             self.notes.append(
-                "what torch.compile has compiled runs on the threads that it was compiled for: its "
-                "kernels (cpp_fused) are measured, and given none"
+                "kernels of torch.compile (cpp_fused) run on the thread count that they were "
+                "compiled for; dltune measures them but does not change their thread count"
             )
         others = [it for pid, it in records.items() if pid != steps.pid and it.runs]
         climbing.peers = [
@@ -390,7 +393,8 @@ class Session:
         strangers = len(others) - len({it.process.pid for it, _ in climbing.peers})
         if strangers:
             self.notes.append(
-                f"{strangers} more processes of the job trained beside the measured one"
+                f"{strangers} other processes of the job trained at the same time and were not "
+                "measured"
             )
         self._order_case(climbing)
         for pid, process in self._processes.items():
@@ -409,7 +413,9 @@ class Session:
             counts = counts[-1:]
             if self._counters:
                 self._counting = None
-                self.notes.append("counters are not read where ops do not run on OpenMP")
+                self.notes.append(
+                    "dltune did not read counters, because the ops do not run on OpenMP"
+                )
         # to read the counters of a whole team takes a while: ops are timed in steps without
         self._groups = ((), *self._counting.choice.groups) if self._counting else ((),)
         if devices.openmp.startswith(GNU_OPENMP):
@@ -627,7 +633,7 @@ class Session:
         assert self.profile is not None
         return self.profile
 
-    def _save(self, reason: str = "the climb is not over") -> None:
+    def _save(self, reason: str = "not all thread counts have been measured") -> None:
         """Keep what was measured so far; nothing when no step was seen twice. It is partial for
         this reason unless all ops are measured."""
         climbing = self._climbing
@@ -666,9 +672,9 @@ class Session:
             self.tell(Progress(self._waiting_for(), self._discovery.runs))
             return
         if self._measured:
-            phase = "looking at Python" if self._lines else "measuring what recording costs"
+            phase = "sampling Python" if self._lines else "measuring the overhead of recording"
             if self._flushing and not self._lines:
-                phase = "measuring what denormal numbers cost"
+                phase = "measuring the cost of denormal numbers"
             self.tell(Progress(phase, self._executions))
             return
         if climbing.spent:
@@ -679,7 +685,7 @@ class Session:
         left = per_case * self.climb.cases_left - (time.monotonic() - climbing.began)
         self.tell(
             Progress(
-                "trying threads",
+                "trying thread counts",
                 self._executions,
                 self.climb.case,
                 self.climb.climbing,
@@ -694,10 +700,10 @@ class Session:
             still = 0.0 if self._ran is None or self._resting else time.monotonic() - self._ran
             if still >= STILL_SECONDS:
                 return (
-                    f"finding the training step, but nothing has run for {STILL_SECONDS:.0f} s "
-                    "(dltune diagnose --pid tells where a job waits)"
+                    f"searching for the training step, but no op has run for {STILL_SECONDS:.0f} s "
+                    "(dltune diagnose --pid shows where a job waits)"
                 )
-            return "finding the training step"
+            return "searching for the training step"
         if self.sightings.pythons:
             return "waiting for the job to import its framework"
-        return "waiting for a Python of the job"
+        return "waiting for the job to start Python"

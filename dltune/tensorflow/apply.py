@@ -24,16 +24,22 @@ def obey(lines: Sequence[str]) -> None:
 
     if context.context()._context_handle is not None:
         raise UsageError(
-            "TensorFlow has made its devices already, so the plan would do nothing",
+            "TensorFlow has already created its devices, so the plan would have no effect",
             remedy="call dltune.apply before TensorFlow's first op",
         )
     try:
         library = ctypes.CDLL(str(_dltune_plugin.library(Path(tf.__file__).parent)))
     except Exception as error:
-        raise UsageError(f"the plugin does not work with TensorFlow here: {error}") from None
+        raise UsageError(
+            f"dltune's plugin does not work with this TensorFlow: {error}",
+            remedy="run `dltune doctor` in this Python environment",
+        ) from None
     library.dltune_obey.restype = ctypes.c_char_p
     for line in lines:
         complaint = library.dltune_obey(encoded([line]).rstrip(b"\n"))
         if complaint:
-            raise UsageError(f"the plugin refused the plan: {complaint.decode('latin-1')}")
+            raise UsageError(
+                f"dltune's plugin refused the plan: {complaint.decode('latin-1')}",
+                remedy="create the plan again with this version of dltune",
+            )
     _plugin = library

@@ -142,9 +142,12 @@ def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
     cores."""
     here = "allreduce"
     yield from at_least(1).of(here, section, "ranks", "local")
-    yield from at_most(section.ranks, "the ranks in all").of(here, section, "local")
+    yield from at_most(section.ranks, "the total number of ranks").of(here, section, "local")
     if section.cores is not None and len(section.cores) != section.local:
-        yield f"{here}.cores must be {section.local}, one a local rank, got {len(section.cores)}"
+        yield (
+            f"{here}.cores must have {section.local} items, one for each local rank, got "
+            f"{len(section.cores)}"
+        )
     for at, rank in each(f"{here}.cores", section.cores or ()):
         yield from empty(at, rank, *RankCores.__struct_fields__)
         for field in RankCores.__struct_fields__:
@@ -159,7 +162,7 @@ def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
     yield from _CYCLE.of(f"{here}.knobs", section.knobs, "cycle_time")
     yield from at_least(0).of(f"{here}.knobs", section.knobs, "fusion_threshold", "cache_capacity")
     if section.yield_when_idle and section.controller != "mpi":
-        yield f"{here}.yield_when_idle must be off under gloo: it is a setting of Open MPI"
+        yield f"{here}.yield_when_idle must be false with gloo: it is a setting of Open MPI"
     for at, prediction in each(f"{here}.predictions", section.predictions):
         yield from AMOUNT.of(at, prediction, "seconds", "background")
 
@@ -167,12 +170,15 @@ def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
 def _order_faults(here: str, order: Order) -> Iterator[str]:
     gradients = len(order.shapes)
     if len(order.dtypes) != gradients:
-        yield f"{here}.dtypes must be {gradients}, one a shape, got {len(order.dtypes)}"
+        yield (
+            f"{here}.dtypes must have {gradients} items, one for each shape, got "
+            f"{len(order.dtypes)}"
+        )
     for at, bin_ in each(f"{here}.bins", order.bins):
         yield from empty(at, bin_, "tensors")
         yield from at_least(0).of(at, bin_, "bytes")
         if bin_.elements and len(bin_.tensors) > 1:
-            yield f"{at}.elements must be of one tensor, got {len(bin_.tensors)}"
+            yield f"{at}.elements must belong to one tensor, got {len(bin_.tensors)}"
     parts: dict[int, list[tuple[int, int] | None]] = {}
     for bin_ in order.bins:
         for tensor in bin_.tensors:
@@ -182,8 +188,8 @@ def _order_faults(here: str, order: Order) -> Iterator[str]:
         for tensor, mine in parts.items()
     ):
         yield (
-            f"{here}.bins must hold each of the {gradients} gradients once, or its elements in "
-            "pieces from the first to the last"
+            f"{here}.bins must contain each of the {gradients} gradients exactly once, or all its "
+            "elements in consecutive pieces"
         )
 
 
@@ -198,11 +204,11 @@ def _covers(pieces: Sequence[tuple[int, int] | None], elements: int) -> bool:
 
 def _sleep_faults(here: str, sleeps: Sleeps, controller: Controller) -> Iterator[str]:
     if controller != "mpi":
-        yield f"{here} must be left out under gloo, which blocks where MPI spins"
+        yield f"{here} must be null with gloo, which blocks where MPI spins"
     yield from _SLEEP.of(here, sleeps, "between_tests", "rest")
     yield from at_least(1).of(here, sleeps, "agree_every")
     if sleeps.rest is not None and sleeps.agree_every is not None:
-        yield f"{here}.rest must be left out where ranks agree on the least sleep (agree_every)"
+        yield f"{here}.rest must be null when the ranks agree on the shortest sleep (agree_every)"
 
 
 _SLEEP = Bound("above 0 and at most 1 s", lambda seconds: 0 < seconds <= 1)

@@ -73,7 +73,7 @@ def faults(section: Buckets) -> Iterator[str]:
         yield from POSITIVE.of(at, model, "seconds", "predicted")
         ends = set(itertools.accumulate(model.gradients))
         if not set(itertools.accumulate(model.before)) <= ends:
-            yield f"{at}.before must be made of whole gradients"
+            yield f"{at}.before must consist of whole gradients, got {model.before}"
         wanted = filled(model.gradients, model.limits) if model.limits else model.before
         if model.planned != wanted:
-            yield f"{at}.planned must be {wanted}, what the limits come to, got {model.planned}"
+            yield f"{at}.planned must be {wanted} (from limits and gradients), got {model.planned}"

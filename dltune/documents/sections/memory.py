@@ -102,20 +102,22 @@ def faults(section: Memory) -> Iterator[str]:
     yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added", "waited")
     yield from SHARE.of("memory", section, "compiled")
     if section.compiled is not None and (section.nodes or section.calls):
-        yield "memory.compiled must be alone: there are memory.nodes or memory.calls"
+        yield "memory.compiled must be null when memory.nodes or memory.calls are present"
     yield from AMOUNT.faults("memory.course_before", *section.course_before)
     yield from AMOUNT.faults("memory.course", *section.course)
     for field in ("course_before", "course"):
         if not getattr(section, field):
-            yield f"memory.{field} must have a part at least, got none"
+            yield f"memory.{field} must not be empty"
     if bad := next((name for name in section.nodes if not _NAME.holds(name)), None):
-        yield f"memory.nodes must be names that can be printed, got {bad!r}"
+        yield f"memory.nodes must be printable names, got {bad!r}"
     if len(set(section.nodes)) < len(section.nodes):
-        yield "memory.nodes must be different, got one twice"
+        yield "memory.nodes must not repeat a name"
     if set(section.order) != set(range(len(section.nodes))):
-        yield f"memory.order must have each place from 0 to {len(section.nodes) - 1} once at least"
+        yield (
+            f"memory.order must contain each index from 0 to {len(section.nodes) - 1} at least once"
+        )
     if section.offloaded and not section.folder:
-        yield "memory.folder must name a folder where something is offloaded, got none"
+        yield "memory.folder must name a folder when memory.offloaded is not empty"
     yield from _call_faults(section)
     a_place = index(len(section.nodes), "memory.nodes")
     for at, one in each("memory.offloaded", section.offloaded):
@@ -123,25 +125,27 @@ def faults(section: Memory) -> Iterator[str]:
         yield from AMOUNT.of(at, one, "slot", "bytes", "out")
         if not one.out < one.freed <= one.back <= one.use < len(section.order):
             yield (
-                f"{at} must leave and come back one after the other within the "
-                f"{len(section.order)} of memory.order, got {one.out}, {one.freed}, {one.back}, "
-                f"{one.use}"
+                f"{at} must satisfy out < freed <= back <= use < {len(section.order)} (the length "
+                f"of memory.order), got {one.out}, {one.freed}, {one.back}, {one.use}"
             )
 
 
 def _call_faults(section: Memory) -> Iterator[str]:
     if section.calls and section.offloaded:
-        yield "memory.offloaded must be empty where there are memory.calls"
+        yield "memory.offloaded must be empty when memory.calls are present"
     a_call = index(len(section.calls), "memory.calls")
     had: set[int] = set()
     for at, one in each("memory.given_up", section.given_up):
         yield from a_call.faults(f"{at}.calls", *one.calls)
         if not one.calls or list(one.calls) != sorted(set(one.calls)) or had & {*one.calls}:
-            yield f"{at}.calls must be in order, and of no other, got {list(one.calls)}"
+            yield (
+                f"{at}.calls must be in increasing order and not in another entry, got "
+                f"{list(one.calls)}"
+            )
         had.update(one.calls)
         yield from AMOUNT.faults(f"{at}.reads", *itertools.chain(*one.reads))
         if len(one.reads) < 2 or len({len(row) for row in one.reads}) > 1:
-            yield f"{at}.reads must be two rows at least, of the same length"
+            yield f"{at}.reads must be at least two rows of the same length"
 
 
-_NAME = Bound("a name that can be printed", lambda name: bool(name) and name.isprintable())
+_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())

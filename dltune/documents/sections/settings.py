@@ -132,7 +132,7 @@ def faults(section: SettingsPlan) -> Iterator[str]:
         if effect.measured:
             yield from _measured_faults(f"{here}.measured", effect.measured)
         elif effect.verdict in MEASURED:
-            yield f"{here}.verdict must rest on what was measured, got {effect.verdict!r} without"
+            yield f"{here}.verdict {effect.verdict!r} needs a measurement, but measured is null"
     yield from AMOUNT.of("settings", section, "seconds")
 
 

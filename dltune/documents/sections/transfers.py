@@ -79,7 +79,7 @@ def faults(section: Transfers) -> Iterator[str]:
     """All that cannot be done, one sentence each, the field's path first."""
     yield from at_least(1).of("transfers", section, "window")
     if not section.receivers:
-        yield "transfers.receivers must be at least one, got none"
+        yield "transfers.receivers must not be empty"
     yield from repeated("transfers.receivers", "task", (one.task for one in section.receivers))
     for here, receiver in each("transfers.receivers", section.receivers, "task"):
         yield from _NAME.of(here, receiver, "task")
@@ -94,7 +94,10 @@ def faults(section: Transfers) -> Iterator[str]:
         orders = [found.order for found in receiver.predictions]
         yield from repeated(f"{here}.predictions", "order", orders)
         if orders and (orders[0] != "none" or section.order not in orders):
-            yield f"{here}.predictions must have none first, and {section.order}, got {orders}"
+            yield (
+                f"{here}.predictions must start with 'none' and contain {section.order!r}, got "
+                f"{orders}"
+            )
 
 
-_NAME = Bound("a name that can be printed", lambda name: bool(name) and name.isprintable())
+_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())

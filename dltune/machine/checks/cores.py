@@ -10,7 +10,7 @@ from dltune.machine.checks import Check
 from dltune.machine.topology import Survey
 from dltune.proc.entry import text
 
-TELL_TOPOLOGY = "let the hypervisor pass the host's topology and caches on to its guest"
+TELL_TOPOLOGY = "configure the hypervisor to pass the host's topology and caches to the guest"
 
 
 def allowed(survey: Survey) -> Check:
@@ -28,8 +28,8 @@ def allowed(survey: Survey) -> Check:
         return Check(
             "cores",
             "limited",
-            f"{found}; on one core there are no thread counts to choose between",
-            "allow the job more cores"
+            f"{found}; with one core, only one thread count is possible",
+            "give the job more cores (taskset, or the container's cpuset)"
             if len(survey.host_cores) > 1
             else "use a machine with more cores",
         )
@@ -41,37 +41,37 @@ def quota(survey: Survey) -> Check:
     limit, cores = survey.machine.quota, len(survey.machine.cores)
     if limit is None:
         return Check("CPU quota", "ok", "no limit on CPU time")
-    found = f"{limit:g} CPUs of time for {_count(cores, 'core')}"
+    found = f"a quota of {limit:g} CPUs on {_count(cores, 'core')}"
     if limit >= cores:
         return Check("CPU quota", "ok", found)
     whole = max(1, math.floor(limit))
     return Check(
         "CPU quota",
         "limited",
-        f"{found}: more threads than that are stopped in turn",
+        f"{found}: the kernel pauses jobs that run more threads than that",
         f"raise the container's CPU limit to {cores}, or plan for {_count(whole, 'core')} "
         f"(dltune plan --cores {whole})",
     )
 
 
 def smt(survey: Survey, root: Path = Path("/")) -> Check:
-    """Hardware threads, which strategy 4 uses."""
+    """Hardware threads, which the SMT strategies use."""
     cores = survey.machine.cores
     several = [core for core in cores if len(core.cpus) > 1]
     mine = {cpu for core in cores for cpu in core.cpus}
     denied = frozenset().union(*(c for c in survey.host_cores if not c.isdisjoint(mine))) - mine
     if several:
         threads = max(len(core.cpus) for core in several)
-        found = f"{threads} hardware threads a core on {_count(len(several), 'core')}"
+        found = f"{threads} hardware threads per core on {_count(len(several), 'core')}"
     else:
-        found = "one hardware thread a core"
+        found = "one hardware thread per core"
     if denied:
         return Check(
             "SMT",
             "limited",
-            f"{found}; their siblings (CPU {cpulist.show(denied)}) are not allowed and may run "
-            "other work",
-            f"allow CPU {cpulist.show(denied)} too",
+            f"{found}; their siblings (CPU {cpulist.show(denied)}) are not available to this "
+            "process, and other work can slow these cores down",
+            f"add CPU {cpulist.show(denied)} to the affinity mask or the cpuset",
         )
     if several:
         return Check("SMT", "ok", found)
@@ -79,10 +79,10 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
         return Check(
             "SMT",
             "limited",
-            f"{found}; SMT is switched off, so strategy 4 has nothing to use",
+            f"{found}; SMT is switched off, so ops cannot share a core",
             "as root: echo on > /sys/devices/system/cpu/smt/control",
         )
-    return Check("SMT", "ok", f"{found}; strategy 4 does not apply")
+    return Check("SMT", "ok", f"{found}; plans for SMT do not apply")
 
 
 def tiles(survey: Survey) -> Check:

@@ -18,7 +18,7 @@ def perf_events(found: PerfEvents) -> list[Check]:
 
 def _counters(name: str, refused: Refused | None) -> Check:
     if refused is None:
-        return Check(name, "ok", "can be counted")
+        return Check(name, "ok", "available")
     return Check(name, "missing", refused.reason, refused.remedy)
 
 
@@ -28,18 +28,20 @@ def _paranoid(found: PerfEvents) -> Check:
         return Check(
             "perf paranoid",
             "missing",
-            "the kernel has no kernel.perf_event_paranoid",
-            "use a kernel with perf events",
+            "the kernel has no kernel.perf_event_paranoid: it was built without perf events",
+            "use a kernel with CONFIG_PERF_EVENTS",
         )
     if level > USER_LEVEL and found.software is not None:
         return Check(
             "perf paranoid",
             "limited",
-            f"level {level}: users without privilege may count nothing",
+            f"level {level}: only root can count events",
             f"as root: sysctl kernel.perf_event_paranoid={USER_LEVEL}",
         )
     return Check(
-        "perf paranoid", "ok", f"level {level}, which does not bar counting one's own user space"
+        "perf paranoid",
+        "ok",
+        f"level {level}: you can count events in the user space of your processes",
     )
 
 
@@ -53,6 +55,6 @@ def counted(outcome: Outcome) -> Check:
         outcome.name,
         "missing",
         outcome.sentence,
-        "do not count such events here: dltune profile --counters none",
+        "do not count these events on this machine: dltune profile --counters none",
         required=True,
     )

@@ -15,7 +15,7 @@ def allocators() -> Check:
     """Which allocators are installed, and load."""
     found = [name for name in installed.SONAMES if installed.find(name, os.environ)]
     version = installed.glibc()
-    own = f"glibc {version[0]}.{version[1]}" if version else "the C library's own"
+    own = f"glibc {version[0]}.{version[1]}" if version else "the C library's allocator"
     told = ", ".join([own, *found])
     if found:
         return Check("allocators", "ok", told)
@@ -23,7 +23,7 @@ def allocators() -> Check:
         "allocators",
         "limited",
         f"{told} only",
-        f"for dltune tune to try another: install {installed.PACKAGES['jemalloc']}",
+        f"to let dltune tune try another allocator, install {installed.PACKAGES['jemalloc']}",
     )
 
 
@@ -43,7 +43,8 @@ def huge_pages(root: Path = Path("/")) -> Check:
         return Check(
             "huge pages",
             "limited",
-            "transparent huge pages: madvise, which TensorFlow's allocator does not ask for",
+            "transparent huge pages: madvise, so only on request; TensorFlow's allocator does "
+            "not request them",
             "set GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for the job (glibc 2.35 or newer)",
         )
     return Check(

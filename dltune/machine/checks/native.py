@@ -59,8 +59,8 @@ def plugin(sources: Sequence[Path], flags: Sequence[str], salt: str) -> Check:
         return Check(
             NAME,
             "missing",
-            f"cannot be built: no writing to the cache folder {path.parent}: {error.strerror}",
-            "set DLTUNE_CACHE to a folder that can",
+            f"cannot be built: the cache folder {path.parent} is not writable: {error.strerror}",
+            "set DLTUNE_CACHE to a writable folder",
             required=True,
         )
     log = path.with_suffix(".log")
@@ -68,13 +68,18 @@ def plugin(sources: Sequence[Path], flags: Sequence[str], salt: str) -> Check:
         return Check(
             NAME,
             "missing",
-            "the last attempt to build it failed",
-            f"see {log}; the next profile or run tries again",
+            "the last build failed",
+            f"read {log}; the next `dltune profile` or `dltune run` builds it again",
             required=True,
         )
-    return Check(NAME, "ok", "not built yet; the first profile or run builds it", required=True)
+    return Check(
+        NAME,
+        "ok",
+        "not built yet; the first `dltune profile` or `dltune run` builds it",
+        required=True,
+    )
 
 
 def impossible(reason: str) -> Check:
     """There is no TensorFlow here that can carry it; the job may bring its own."""
-    return Check(NAME, "limited", reason, "call dltune doctor in the job's environment")
+    return Check(NAME, "limited", reason, "run dltune doctor in the job's Python environment")

@@ -32,15 +32,15 @@ def py_spy(root: Path = Path("/")) -> Check:
             "start the container with --cap-add SYS_PTRACE",
         )
     if _capable(root):
-        return Check("py-spy", "ok", f"{command}, with CAP_SYS_PTRACE")
+        return Check("py-spy", "ok", f"{command}, can sample any process (CAP_SYS_PTRACE)")
     scope = _scope(root)
     if scope == 0:
-        return Check("py-spy", "ok", f"{command}, for processes of the same user")
+        return Check("py-spy", "ok", f"{command}, can sample processes of the same user")
     return Check(
         "py-spy",
         "limited",
-        f"{command}, but kernel.yama.ptrace_scope is {scope} and CAP_SYS_PTRACE is lacking",
-        "ptrace_scope 3 can only be changed by a restart"
+        f"{command}, but kernel.yama.ptrace_scope is {scope} and CAP_SYS_PTRACE is missing",
+        "set kernel.yama.ptrace_scope=0 at boot: level 3 can be changed only by a restart"
         if scope == 3
         else "as root: sysctl kernel.yama.ptrace_scope=0",
     )
@@ -92,4 +92,4 @@ def _filtered() -> str | None:
         return None
     if ctypes.get_errno() == errno.ENOSYS:
         return "this kernel or container has no process_vm_readv"
-    return "the container's seccomp filter bars process_vm_readv"
+    return "the container's seccomp filter blocks process_vm_readv"

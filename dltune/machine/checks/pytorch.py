@@ -21,7 +21,7 @@ def pytorch(quota: float | None, cpus: int) -> Check:
         return Check(
             NAME,
             "ok",
-            "not in this Python; a job in another environment can still be profiled and run",
+            "not in this Python; dltune can still profile and run a job in another environment",
         )
     told = _told(folder / "version.py")
     version = told.get("__version__", "")
@@ -41,14 +41,14 @@ def pytorch(quota: float | None, cpus: int) -> Check:
         for file in place.glob("lib*omp*.so*")
         if _OPENMP.fullmatch(file.name)
     )
-    what = f"{version}, {build} build, OpenMP by {' and '.join(runtimes) or 'the system'}"
+    what = f"{version}, {build} build, OpenMP: {' and '.join(runtimes) or 'system library'}"
     if quota is None or quota >= cpus:
         return Check(NAME, "ok", what)
     return Check(
         NAME,
         "limited",
-        f"{what}; it gives an op {cpus} threads, and knows nothing of the quota of {quota:g} CPUs",
-        f"OMP_NUM_THREADS={max(1, math.ceil(quota))}",
+        f"{what}; it ignores the quota of {quota:g} CPUs and starts {cpus} threads per op",
+        f"set OMP_NUM_THREADS={max(1, math.ceil(quota))} for the job",
     )
 
 

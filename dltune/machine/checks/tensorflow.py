@@ -63,14 +63,14 @@ def tensorflow(found: Installed | None) -> Check:
         return Check(
             "TensorFlow",
             "limited",
-            f"not in {python}; a job in another environment can still be profiled and run",
+            f"not in {python}; dltune can still profile and run a job in another environment",
             "if the job uses this Python: pip install 'dltune[tensorflow]'",
         )
     if not found.version:
         return Check(
             "TensorFlow",
             "limited",
-            f"{found.folder} in {python}, version not told by any installed package",
+            f"{found.folder} in {python}, unknown version: no installed package owns this folder",
             "install TensorFlow from a wheel",
         )
     what = f"{found.version}, {'GPU' if found.gpu else 'CPU'} build, in {python}"
@@ -79,9 +79,9 @@ def tensorflow(found: Installed | None) -> Check:
         return Check(
             "TensorFlow",
             "limited",
-            f"{what}; too old: dltune needs {OLDEST[0]}.{OLDEST[1]} or newer",
+            f"{what}: too old, dltune needs {OLDEST[0]}.{OLDEST[1]} or newer",
             f"pip install 'tensorflow-cpu>={OLDEST[0]}.{OLDEST[1]}'",
         )
     if found.gpu:
-        what += "; steps that run on a GPU cannot be controlled"
+        what += "; dltune cannot control steps that run on a GPU"
     return Check("TensorFlow", "ok", what)

@@ -153,8 +153,10 @@ def _event(wanted: str, root: Path) -> Event:
         return _tracepoint(wanted, root)
     named = [name for unit in _core_units(root) for name in _names(unit / "events")]
     raise UsageError(
-        f"there is no event {wanted!r}{_nearest(wanted, [*plain.values(), *ALIASES, *named])}",
-        remedy="docs/reference/events.md lists the names; write others as cpu/event=0x..,umask=0x../",
+        f"unknown event {wanted!r}{_nearest(wanted, [*plain.values(), *ALIASES, *named])}",
+        remedy=(
+            "docs/reference/events.md lists the names; write others as cpu/event=0x..,umask=0x../"
+        ),
     )
 
 
@@ -171,14 +173,14 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
     except (OSError, ValueError):
         if name == "cpu" and not _core_units(root):
             raise UsageError(
-                f"{wanted}: there is no performance monitoring unit here, as in most virtual "
+                f"{wanted}: this machine has no performance monitoring unit, like most virtual "
                 "machines",
                 remedy="count software events, or measure on bare metal or with a virtual PMU",
             ) from None
         units = _names(root / DEVICES)
         raise UsageError(
-            f"{wanted}: there is no unit {name!r} here{_nearest(name, units)}",
-            remedy=f"the units are those under /{DEVICES}: {', '.join(units) or 'none'}",
+            f"{wanted}: unknown unit {name!r}{_nearest(name, units)}",
+            remedy=f"use a unit under /{DEVICES}: {', '.join(units) or 'none'}",
         ) from None
     configs = {"config": 0, "config1": 0, "config2": 0}
     label = wanted
@@ -186,7 +188,10 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
     for term in filter(None, terms.split(",")):
         match = _TERM.fullmatch(term.strip())
         if match is None:
-            raise UsageError(f"{wanted}: {term!r} is not FIELD=VALUE, FIELD or an event's name")
+            raise UsageError(
+                f"{wanted}: {term!r} is not FIELD=VALUE, FIELD or an event's name",
+                remedy="write the event as UNIT/FIELD=VALUE,.../",
+            )
         field, value = match[1], match[2]
         if field == "name" and value:
             label = value
@@ -208,13 +213,16 @@ def _named(unit: Path, event: str) -> dict[str, str]:
 
 def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: str) -> None:
     if value == "?":
-        raise UsageError(f"{wanted}: the event needs a value for {field}", remedy=f"add {field}=N")
+        raise UsageError(f"{wanted}: field {field} has no value", remedy=f"add {field}=N")
     try:
         number = int(value, 0)
         if number < 0:
             raise ValueError
     except ValueError:
-        raise UsageError(f"{wanted}: {field}={value} is not a number") from None
+        raise UsageError(
+            f"{wanted}: {field}={value} is not a number of at least 0",
+            remedy=f"write a decimal or hexadecimal number, such as {field}=0x3c",
+        ) from None
     if field in configs:
         layout = f"{field}:0-63"
     elif field in _names(unit / "format"):
@@ -223,22 +231,31 @@ def _set(configs: dict[str, int], unit: Path, field: str, value: str, wanted: st
         known = [*_names(unit / "format"), *_names(unit / "events"), *configs]
         raise UsageError(
             f"{wanted}: unit {unit.name!r} has no field or event {field!r}{_nearest(field, known)}",
-            remedy=f"its fields are {', '.join(_names(unit / 'format')) or 'none'}",
+            remedy=f"use a field of the unit: {', '.join(_names(unit / 'format')) or 'none'}",
         )
     word, _, ranges = layout.partition(":")
     if word not in configs:
-        raise UsageError(f"{wanted}: field {field} is part of {word}, which dltune cannot set")
+        raise UsageError(
+            f"{wanted}: field {field} is part of {word}, which dltune cannot set",
+            remedy="leave the field out",
+        )
     left = number
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"{wanted}: /{DEVICES}/{unit.name}/format/{field} is not understood")
+            raise UsageError(
+                f"{wanted}: dltune cannot parse /{DEVICES}/{unit.name}/format/{field}",
+                remedy="leave the field out, or set config=0x..",
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         mask = (1 << (last - first + 1)) - 1
         configs[word] = configs[word] & ~(mask << first) | (left & mask) << first
         left >>= last - first + 1
     if left:
-        raise UsageError(f"{wanted}: {field}={value} does not fit its field ({layout})")
+        raise UsageError(
+            f"{wanted}: {field}={value} is too large for the field ({layout})",
+            remedy="use a smaller value",
+        )
 
 
 def _tracepoint(wanted: str, root: Path) -> Event:
@@ -250,23 +267,27 @@ def _tracepoint(wanted: str, root: Path) -> Event:
             subsystems = [child.name for child in folder.iterdir() if child.is_dir()]
             if subsystem not in subsystems:
                 raise UsageError(
-                    f"{wanted}: there are no tracepoints {subsystem!r}"
-                    f"{_nearest(subsystem, subsystems)}"
+                    f"{wanted}: unknown group of tracepoints "
+                    f"{subsystem!r}{_nearest(subsystem, subsystems)}",
+                    remedy=f"use a folder of {folder}",
                 )
             known = [child.name for child in (folder / subsystem).iterdir() if child.is_dir()]
             if name not in known:
                 raise UsageError(
-                    f"{wanted}: {subsystem} has no tracepoint {name!r}{_nearest(name, known)}"
+                    f"{wanted}: {subsystem} has no tracepoint {name!r}{_nearest(name, known)}",
+                    remedy=f"use a folder of {folder / subsystem}",
                 )
             config = int((folder / subsystem / name / "id").read_text())
         except PermissionError:
             raise UsageError(
-                f"{wanted}: only root may read the kernel's tracepoints here",
-                remedy="run as root, or as root: mount -o remount,mode=755 /sys/kernel/tracing",
+                f"{wanted}: only root can read the kernel's tracepoints",
+                remedy=(
+                    "run dltune as root, or as root: mount -o remount,mode=755 /sys/kernel/tracing"
+                ),
             ) from None
         return Event(wanted, syscall.TYPE_TRACEPOINT, config, exclude_kernel=False)
     raise UsageError(
-        f"{wanted}: the kernel's tracepoints are not to be seen here",
+        f"{wanted}: the kernel's tracepoints are not mounted",
         remedy="as root: mount -t tracefs tracefs /sys/kernel/tracing",
     )
 
@@ -278,4 +299,4 @@ def _names(folder: Path) -> list[str]:
 def _nearest(wanted: str, known: Iterable[str]) -> str:
     names: Mapping[str, str] = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
-    return f"; near it are {', '.join(names[name] for name in found)}" if found else ""
+    return f"; did you mean {' or '.join(names[name] for name in found)}?" if found else ""

@@ -69,12 +69,15 @@ def decode(data: bytes, events: int) -> Reading:
     layout = struct.Struct(f"={3 + events}Q")
     if len(data) != layout.size:
         raise DltuneError(
-            "counters stopped: the kernel took them away in mid-run",
-            remedy="end other tools that count, and measure again",
+            "the kernel took the counters away during the run",
+            remedy="end other tools that use counters, and measure again",
         )
     number, enabled, running, *values = layout.unpack(data)
     if number != events:
-        raise DltuneError(f"a group of {events} events was read as one of {number}")
+        raise DltuneError(
+            f"the kernel returned {number} counts for a group of {events} events",
+            remedy="report this as a defect of dltune, with the kernel's version (uname -r)",
+        )
     return Reading(enabled / 1e9, running / 1e9, tuple(values))
 
 
@@ -131,8 +134,9 @@ class Group(Opened):
             except ChildProcessError:
                 if time.monotonic() > until:
                     raise DltuneError(
-                        f"events inherited by others could not be read for {ENDING:g} s: "
-                        "the kernel has not inherited all of them"
+                        f"counts of child threads could not be read for {ENDING:g} s: the kernel "
+                        "has not attached all events to them",
+                        remedy="count fewer events",
                     ) from None
                 os.sched_yield()
             else:
@@ -177,9 +181,9 @@ def check(events: Sequence[Event]) -> None:
     if not counts(events):
         names = ", ".join(event.name for event in events)
         raise UsageError(
-            f"{names} cannot be counted: it opens but does not count here, as under some "
-            "hypervisors or while another tool holds the counters",
-            remedy="end other tools that count, or count software events",
+            f"{names} cannot be counted: the counter opens but does not count, as under some "
+            "hypervisors or while another tool uses the counters",
+            remedy="end other tools that use counters, or count software events",
         )
 
 

@@ -52,25 +52,27 @@ def refused(event: Event, code: int, *, tid: int = 0, leader: int = -1) -> Usage
 
 def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
     if code in probe.NO_SUCH and event.software:
-        return Refused("this kernel does not have it", "leave it out")
+        return Refused("this kernel does not have the event", "leave the event out")
     if code == errno.EINVAL and leader >= 0:
         return Refused(
-            "the CPU has too few counters for all events of its group", "count them in turns"
+            "the CPU has too few counters for all events of the group", "count the events in turns"
         )
     if code == errno.EINVAL and event.type > syscall.TYPE_RAW:
         return Refused(
-            "its unit counts a whole chip and not a thread, or cannot leave the kernel out",
-            "write it without :u, or leave it out",
+            "its unit counts a whole chip instead of a thread, or cannot exclude the kernel",
+            "write the event without :u, or leave it out",
         )
     if code in (*probe.NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
         return Refused(
-            "this CPU does not have it, or only for a whole chip and not for a thread",
-            "leave it out, or see docs/explanation/counters.md for others",
+            "this CPU does not have the event, or counts it for a whole chip instead of a thread",
+            "leave the event out, or choose another from docs/explanation/counters.md",
         )
     if code == errno.ESRCH:
-        return Refused(f"thread {tid} has ended", "name one that runs")
+        return Refused(f"thread {tid} has ended", "name a running thread")
     paranoid = probe.paranoid_level()
     level = CPU_LEVEL if tid == -1 else USER_LEVEL if event.exclude_kernel else KERNEL_LEVEL
     if code == errno.EACCES and tid > 0 and paranoid is not None and paranoid <= level:
-        return Refused(f"thread {tid} belongs to another user", "run as that user, or as root")
+        return Refused(
+            f"thread {tid} belongs to another user", "run dltune as that user, or as root"
+        )
     return probe.refusal(code, paranoid, level)

@@ -78,12 +78,12 @@ def _auto(root: Path) -> tuple[tuple[Event, ...], str]:
     hardware = probe.available().hardware
     if hardware is None:
         try:
-            return _preset("paper", root), "the paper's events, as the CPU's counters can be read"
+            return _preset("paper", root), "preset paper, because the CPU's counters are available"
         except UsageError as error:
             why = str(error)
     else:
         why = hardware.reason
-    return _preset("software", root), f"software events, because {why}"
+    return _preset("software", root), f"preset software, because {why}"
 
 
 def _preset(name: str, root: Path) -> tuple[Event, ...]:
@@ -105,8 +105,8 @@ def _preset(name: str, root: Path) -> tuple[Event, ...]:
 def _knl(root: Path) -> tuple[Event, ...]:
     if not _is_knl(root):
         raise UsageError(
-            "preset knl is for Intel's Knights Landing and Knights Mill, which this CPU is not",
-            remedy="use paper, topdown or memory, or auto",
+            "preset knl: this CPU is neither Intel Knights Landing nor Knights Mill",
+            remedy="use preset paper, topdown, memory or auto",
         )
     return _checked(knl.EVENTS)
 
@@ -115,7 +115,7 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
     # commas outside of slashes
     items = [item.strip() for item in re.findall(r"(?:/[^/]*/|[^,/]|/)+", asked)]
     if not any(items):
-        raise UsageError("no events are named", remedy=f"name events, or {_presets()}")
+        raise UsageError("the list of events is empty", remedy=f"name events, or {_presets()}")
     found: dict[Event, None] = {}
     for item in filter(None, items):
         try:
@@ -124,11 +124,14 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
             near = difflib.get_close_matches(item, ["auto", *PRESETS], n=1)
             if item in PRESETS or item == "auto":
                 raise UsageError(
-                    f"{item} is a preset and stands alone, not in a list of events",
-                    remedy="name the preset, or events",
+                    f"{item} is a preset and cannot be part of a list of events",
+                    remedy="name one preset, or only events",
                 ) from None
             if near:
-                raise UsageError(f"{error}; the preset {near[0]} is", remedy=_presets()) from None
+                raise UsageError(
+                    f"unknown event or preset {item!r}; did you mean {near[0]}?",
+                    remedy=f"name events, or {_presets()}",
+                ) from None
             raise
     return _checked(list(found))
 
@@ -166,7 +169,7 @@ def _described(events: Sequence[Event], root: Path) -> str:
     listed = ", ".join(event.name for event in events)
     of_caches = any(event.name in ("cache-misses", "cache-references") for event in events)
     if of_caches and cpuinfo.first(root).get("vendor_id") == "AuthenticAMD":
-        listed += " (the cache events are of the L2: AMD counts the L3 for all its cores together)"
+        listed += " (the cache events count the L2: AMD counts the L3 for all cores together)"
     faults = [event for event in events if event.name.endswith("-faults")]
     if not any(event.exclude_kernel for event in faults):
         return listed
@@ -174,7 +177,7 @@ def _described(events: Sequence[Event], root: Path) -> str:
     if not any(event.name in _KERNEL_ONLY for event in events):
         left_out = ", and no context switches or migrations"
     return (
-        f"{listed} (page faults of user space alone{left_out}: users without privilege may not "
-        f"count the kernel's at kernel.perf_event_paranoid {paranoid_level()}, only at "
+        f"{listed} (only page faults in user space{left_out}: kernel.perf_event_paranoid is "
+        f"{paranoid_level()}, and without root dltune can count the kernel's events only at "
         f"{KERNEL_LEVEL} or below)"
     )

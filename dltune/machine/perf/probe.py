@@ -56,8 +56,8 @@ def available(root: Path = Path("/")) -> PerfEvents:
 def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
     if platform.machine() not in syscall.NUMBERS:
         return Refused(
-            "the number of perf_event_open is not known for this architecture",
-            "measure on another architecture",
+            "dltune does not support perf events on this architecture",
+            "measure on x86-64 or aarch64",
         )
     try:
         handle = syscall.perf_event_open(
@@ -73,7 +73,7 @@ def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
     if kind == syscall.TYPE_HARDWARE and counted == 0:
         return Refused(
             "the counter opens but does not count, as under some hypervisors",
-            "nothing, if times are enough; else measure on bare metal",
+            "nothing to do if times are enough; else measure on bare metal",
         )
     return None
 
@@ -95,40 +95,43 @@ def refusal(code: int, paranoid: int | None, level: int = USER_LEVEL) -> Refused
         # at a level between these two, EPERM is a filter's: the kernel itself answers EACCES
         if paranoid is not None and paranoid > (level if code == errno.EACCES else USER_LEVEL):
             barred = {
-                USER_LEVEL: "bars users without privilege",
-                KERNEL_LEVEL: "bars users without privilege from counting what the kernel does",
-                CPU_LEVEL: "bars users without privilege from counting whole CPUs",
+                USER_LEVEL: "allows only root to count events",
+                KERNEL_LEVEL: "allows only root to count events in the kernel",
+                CPU_LEVEL: "allows only root to count events of whole CPUs",
             }
             return Refused(
                 f"kernel.perf_event_paranoid is {paranoid}, which {barred[level]}",
                 f"as root: sysctl kernel.perf_event_paranoid={level}",
             )
         return Refused(
-            "the container's seccomp filter or a security policy bars perf_event_open",
+            "the container's seccomp filter or a security policy blocks perf_event_open",
             "start the container with perf_event_open allowed (--cap-add PERFMON)",
         )
     if code == errno.ENOSYS:
         if paranoid is None:
-            return Refused("the kernel is built without perf events", "use a kernel with them")
+            return Refused(
+                "the kernel was built without perf events", "use a kernel with CONFIG_PERF_EVENTS"
+            )
         return Refused(
             "the container's seccomp filter hides perf_event_open",
             "start the container with perf_event_open allowed (--cap-add PERFMON)",
         )
     if code in NO_SUCH:
         return Refused(
-            "there is no performance monitoring unit here, as in most virtual machines",
-            "nothing, if times are enough; else measure on bare metal or with a virtual PMU",
+            "this machine has no performance monitoring unit, like most virtual machines",
+            "nothing to do if times are enough; else measure on bare metal or with a virtual PMU",
         )
     if code == errno.EBUSY:
-        return Refused("another tool holds the counters", "end the other tool")
+        return Refused("another tool uses the counters", "end the other tool")
     if code == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return Refused(
-            f"this process may open {limit} files, and each counter of each thread is one",
+            f"the limit of {limit} open files is reached: each counter of each thread is an open "
+            "file",
             f"count fewer events, or raise the limit: ulimit -n {4 * limit}",
         )
     if code == errno.ESRCH:
-        return Refused("the thread has ended", "name one that runs")
+        return Refused("the thread has ended", "name a running thread")
     return Refused(
         f"perf_event_open failed: {os.strerror(code)}", "see perf_event_open(2) for this error"
     )

@@ -40,9 +40,11 @@ class UserCounter(Opened):
         if not capabilities & _USER_RDPMC:
             self.close()
             raise UsageError(
-                f"{event.name} cannot be read in user space: the kernel does not allow it here",
-                remedy="read it with the kernel's help, or as root, for a hardware event on x86: "
-                "echo 1 > /sys/bus/event_source/devices/cpu/rdpmc",
+                f"{event.name} cannot be read in user space: the kernel does not allow it",
+                remedy=(
+                    "read the counter by system call, or as root, for a hardware event on x86: "
+                    "echo 1 > /sys/bus/event_source/devices/cpu/rdpmc"
+                ),
             )
         self._page = (ctypes.c_char * mmap.PAGESIZE).from_buffer(self._map)
         self._address = ctypes.addressof(self._page)

@@ -100,7 +100,10 @@ def decode(data: bytes, period: int = 1) -> Record:
         if kind in (THROTTLE, UNTHROTTLE):
             return Throttled(struct.unpack_from("=Q", body)[0] / 1e9, kind == THROTTLE)
     except struct.error:
-        raise DltuneError(f"a perf record of type {kind} has only {len(data)} bytes") from None
+        raise DltuneError(
+            f"a perf record of type {kind} is truncated at {len(data)} bytes",
+            remedy="report this as a defect of dltune, with the kernel's version (uname -r)",
+        ) from None
     return Other(kind, len(data))
 
 
@@ -117,7 +120,10 @@ def records(ring: memoryview, tail: int, head: int) -> Iterator[bytes]:
     while left := size - position:
         length = HEADER.unpack_from(data, position)[2] if left >= HEADER.size else 0
         if not HEADER.size <= length <= left:
-            raise DltuneError(f"the perf ring is damaged {left} bytes before its head")
+            raise DltuneError(
+                f"the perf ring buffer is damaged {left} bytes before its head",
+                remedy="report this as a defect of dltune, with the kernel's version (uname -r)",
+            )
         yield data[position : position + length]
         position += length
 
@@ -188,7 +194,10 @@ class Ring(Opened):
             raise UsageError(
                 f"{event.name} cannot be sampled: {os.strerror(error.errno or 0)} for "
                 f"{mmap.PAGESIZE * (1 + pages)} bytes of locked memory ({_locked_limit()})",
-                remedy="take a smaller ring, or as root: raise kernel.perf_event_mlock_kb",
+                remedy=(
+                    "use a smaller ring buffer, or raise the limit as root: sysctl "
+                    "kernel.perf_event_mlock_kb=N"
+                ),
             ) from None
 
     def also(self, *, tid: int, cpu: int, inherit: bool) -> None:
@@ -230,7 +239,9 @@ def follow(event: Event, pid: int, *, period: int = 1, pages: int = 64) -> list[
     rings: dict[int, Ring] = {}
     tids = threads(pid)
     if not tids:
-        raise UsageError(f"there is no process {pid}", remedy="name one that runs")
+        raise UsageError(
+            f"there is no process {pid}", remedy="name a running process: ps -e, or pgrep -f NAME"
+        )
     online = cpulist.parse(Path("/sys/devices/system/cpu/online").read_text())
     try:
         for tid, cpu in itertools.product(sorted(tids), sorted(online)):
@@ -252,4 +263,4 @@ def _sampling(event: Event, period: int, tid: int, cpu: int, inherit: bool) -> i
 
 def _locked_limit() -> str:
     limit = text(Path("/proc/sys/kernel/perf_event_mlock_kb"))
-    return f"kernel.perf_event_mlock_kb is {limit}" if limit else "the limit is not known"
+    return f"kernel.perf_event_mlock_kb is {limit}" if limit else "unknown limit"

@@ -58,9 +58,9 @@ def _instructions() -> tuple[bool | None, str]:
         group.disable()
         scaled = group.read().scaled()
     if done:
-        return None, "there is no known loop for this architecture"
+        return None, "dltune has no test loop for this architecture"
     if scaled is None:
-        return False, "the counter had no time on the CPU's counters; another tool holds them"
+        return False, "the counter never ran: another tool uses the CPU's counters"
     return _compared(scaled[0], 2 * TURNS, "instructions")
 
 

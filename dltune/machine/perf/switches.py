@@ -71,7 +71,11 @@ class Switches(Opened):
 
     def __init__(self, tid: int) -> None:
         if platform.machine() != "x86_64":
-            raise UsageError(f"switches are recorded on x86-64 alone, this is {platform.machine()}")
+            raise UsageError(
+                "context switches can be recorded only on x86-64, and this machine is "
+                f"{platform.machine()}",
+                remedy=None,
+            )
         flags = syscall.DISABLED | syscall.SAMPLE_ID_ALL | _CONTEXT_SWITCH | syscall.EXCLUDE_HV
         self._handle = open_event(
             EVENT,
@@ -87,8 +91,9 @@ class Switches(Opened):
         except OSError as error:
             os.close(self._handle)
             raise UsageError(
-                f"switches cannot be recorded: {os.strerror(error.errno or 0)} for locked memory",
-                remedy="as root: raise kernel.perf_event_mlock_kb",
+                f"context switches cannot be recorded: {os.strerror(error.errno or 0)} for locked "
+                "memory",
+                remedy="raise the limit as root: sysctl kernel.perf_event_mlock_kb=N",
             ) from None
         self.lost = 0
 

@@ -22,7 +22,7 @@ def unknown(kind: str | None = None) -> str | None:
     kind = kind or platform.machine()
     if kind in ("x86_64", "AMD64"):
         return None
-    return f"roofs are measured on x86-64 alone, and this CPU is {kind}"
+    return f"peak performance can be measured only on x86-64, and this CPU is {kind}"
 
 
 def fingerprint(machine: Machine, root: Path = Path("/")) -> str:

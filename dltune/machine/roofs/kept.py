@@ -73,7 +73,7 @@ def _alone(machine: Machine) -> Iterator[None]:
     except OSError as error:
         raise UsageError(
             f"cannot write to the cache folder {file.parent}: {error.strerror}",
-            remedy="set DLTUNE_CACHE to a folder of your own",
+            remedy="set DLTUNE_CACHE to a writable folder",
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

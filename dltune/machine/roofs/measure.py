@@ -93,12 +93,15 @@ def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.
     DltuneError when the kernels cannot be built.
     """
     if sentence := unknown():
-        raise UsageError(sentence, remedy="the best that ops reach stands for the roofs there")
+        raise UsageError(sentence, remedy=None)
     cpus = [core.cpus[0] for core in machine.cores]
     cases = Cases()
     cases.add(None, "cycles", 1, lambda n: peak("cycles", cpus[:1], n), _TRIAL)
     if not cases.found:
-        raise UsageError(f"the machine's roofs cannot be measured: {'; '.join(cases.notes)}")
+        raise UsageError(
+            f"the machine's peak performance cannot be measured: {'; '.join(cases.notes)}",
+            remedy=None,
+        )
     for kernel in kernels.usable(cpuinfo.flags()):
         for count in sorted({1, len(cpus)}):
             turn = functools.partial(peak, kernel.name, cpus[:count])
@@ -115,8 +118,8 @@ def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.
         left = _rounds(list(cases.found.values()), seconds, clock)
     if machine.quota is not None and machine.quota < len(cpus):
         cases.notes.append(
-            f"the quota is {machine.quota:g} CPUs: what all {len(cpus)} cores reach, they reach "
-            "for a part of each period"
+            f"the CPU quota is {machine.quota:g} CPUs: all {len(cpus)} cores together reach their "
+            "rates only during a part of each quota period"
         )
     return Roofs(
         schema=SCHEMA,
@@ -154,8 +157,8 @@ def _levels(machine: Machine, notes: list[str]) -> list[Level]:
     if machine.memory is None or needed <= MOST_MEMORY * machine.memory:
         return there
     notes.append(
-        f"memory: to measure beyond the caches takes {needed / 2**20:.0f} MiB, more than "
-        f"{MOST_MEMORY:.0%} of what there is"
+        f"memory bandwidth was not measured: it needs {needed / 2**20:.0f} MiB, more than "
+        f"{MOST_MEMORY:.0%} of the available memory"
     )
     return there[:-1]
 

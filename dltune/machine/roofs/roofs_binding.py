@@ -18,10 +18,10 @@ _NANOSECOND = 1e-9
 _LONGS, _CPUS = POINTER(c_int64), POINTER(c_int32)
 # as roofs.cc's Refusal
 _REFUSALS = {
-    -1: "the compiler that built it does not know these instructions",
+    -1: "the C++ compiler does not support these instructions",
     -2: "a thread could not be pinned to its CPU",
-    -3: "the system does not give this process the registers (AMX)",
-    -4: "there is not the memory for it",
+    -3: "the kernel does not let this process use the AMX registers",
+    -4: "not enough memory",
 }
 
 
@@ -91,7 +91,7 @@ def _load() -> ctypes.CDLL:
     return bound(
         "roofs",
         SOURCES,
-        "the measurement of roofs",
+        "the benchmark of peak performance",
         {
             "dltune_roofs_peak": (c_int64, c_char_p, _CPUS, c_int32, c_int64, _LONGS),
             "dltune_roofs_memory": (c_void_p, _CPUS, c_int32, _LONGS),

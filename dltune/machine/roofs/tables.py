@@ -10,16 +10,16 @@ from dltune.tables import Cell, Table, columns
 
 def tables(roofs: Roofs) -> Iterator[Table]:
     """Peaks and bandwidths, on one core and on all."""
-    heads = ("numbers", "instructions", ">1 core", f">{roofs.cores} cores", ">spread", "arithmetic")
+    heads = ("type", "instructions", ">1 core", f">{roofs.cores} cores", ">spread", "check")
     peaks = [one for one in roofs.peaks if one.cores == 1]
     yield Table(
-        "arithmetic, billions of operations a second",
+        "peak arithmetic rate, 10^9 operations per second",
         columns(*heads),
         [_peak(roofs, one) for one in peaks],
     )
-    heads = ("out of", "way", ">1 core", f">{roofs.cores} cores", ">spread", "each core works on")
+    heads = ("level", "access", ">1 core", f">{roofs.cores} cores", ">spread", "data per core")
     streams = [one for one in roofs.bandwidths if one.cores == 1]
-    yield Table("bandwidth, GB/s", columns(*heads), [_stream(roofs, one) for one in streams])
+    yield Table("peak bandwidth, GB/s", columns(*heads), [_stream(roofs, one) for one in streams])
 
 
 def _peak(roofs: Roofs, one: Peak) -> tuple[Cell, ...]:
@@ -45,15 +45,15 @@ def _stream(roofs: Roofs, one: Bandwidth) -> tuple[Cell, ...]:
         ),
         None,
     )
-    parts = f", {every.bytes / every.cores / 2**10:,.0f} with all" if every else ""
+    parts = f", {every.bytes / every.cores / 2**10:,.0f} with all cores" if every else ""
     return (one.level, one.way, *_rates(one, every), f"{one.bytes / 2**10:,.0f} KiB{parts}")
 
 
 def remarks(roofs: Roofs) -> Iterator[str]:
     """What is to be known beside the tables."""
     yield (
-        f"frequency at work: {roofs.frequency / 1e9:.2f} GHz, by a chain of integer products, 3 "
-        "cycles each; ports: instructions a cycle, measured, and the whole number next to it"
+        f"clock frequency under load: {roofs.frequency / 1e9:.2f} GHz. check: measured "
+        "instructions per cycle; then ports x numbers per instruction x frequency."
     )
     if sentence := unsettled(roofs):
         yield sentence
@@ -66,20 +66,20 @@ def unsettled(roofs: Roofs) -> str | None:
         return None
     count = len(roofs.peaks) + len(roofs.bandwidths) + 1
     return (
-        f"of the machine's roofs {roofs.unsettled} of {count} were reached only once, as other "
-        "work was in the way: they may be higher; dltune doctor --roofs measures them again"
+        f"{roofs.unsettled} of the {count} measured peaks could be too low, because other work "
+        "disturbed the measurement; run `dltune doctor --roofs` to measure them again"
     )
 
 
 def arithmetic(peak: Peak, frequency: float) -> str:
     """What the ports come to at this frequency, beside a peak on one core."""
     if peak.instructions == "AMX":
-        return f"{peak.rate / frequency / peak.width * 16:.2f} products of tiles in 16 cycles"
+        return f"{peak.rate / frequency / peak.width * 16:.2f} tile products in 16 cycles"
     measured = peak.rate / frequency / peak.width
     ports = max(1, round(measured))
     whole = ports * peak.width * frequency
     return (
-        f"{measured:.2f} a cycle; {ports} x {peak.width} x {frequency / 1e9:.2f} GHz = "
+        f"{measured:.2f} per cycle; {ports} x {peak.width} x {frequency / 1e9:.2f} GHz = "
         f"{whole / 1e9:.1f}"
     )
 

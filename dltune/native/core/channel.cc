@@ -84,7 +84,7 @@ std::string ObeyUntilReady(int timeout_ms) {
     pollfd wait{g_socket, POLLIN, 0};
     int got = poll(&wait, 1, timeout_ms);
     if (got < 0 && errno == EINTR) continue;
-    if (got == 0) return "dltune did not answer";
+    if (got == 0) return "dltune sent no reply";
     ssize_t n = recv(g_socket, buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return "dltune closed the connection";

@@ -42,7 +42,7 @@ int Open(const CounterEvent& event, int thread, int leader) {
 
 void Refuse(CounterGroup* group, int error) {
   if (group->refused.exchange(true)) return;
-  Complain("counters stopped: a thread of the job could not open or read them (" +
+  Complain("counting stopped: a thread of the job could not open or read its counters (" +
            std::string(strerror(error)) + ")");
 }
 

@@ -37,7 +37,7 @@ void Watch() {
     for (auto& handover : stuck) {
       handover->Open();
       Complain(
-          "transfers waited for ten seconds for an earlier one; that step went on without an order");
+          "transfers waited ten seconds for an earlier transfer; this step ran without an order");
     }
   }
 }

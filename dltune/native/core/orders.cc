@@ -338,7 +338,7 @@ std::string Obey(const std::string& line) {
   if (!field.empty() && !g_settings.count(field[0])) g_ordered = true;
   if (field.empty() || Understood(field)) return "";
   g_draft.refused = true;
-  return "not understood: " + line;
+  return "unknown order: " + line;
 }
 
 }  // namespace dltune

@@ -65,7 +65,7 @@ Engine& In() {
 }
 
 std::string Because(const std::string& what) {
-  return "cannot " + what + " the file of tensors in " + g_folder + ": " + strerror(errno);
+  return "cannot " + what + " the tensor file in " + g_folder + ": " + strerror(errno);
 }
 
 // Opens it where it is not yet; called with the lock.

@@ -37,7 +37,7 @@ def batch_of(ops: Iterable[Op]) -> int:
     if not votes:
         raise UsageError(
             "no op of this profile has a batch dimension",
-            remedy="profile a job that trains on batches, or leave --batch out",
+            remedy="leave --batch out, or profile a job that trains on batches",
         )
     return votes.most_common(1)[0][0]
 

@@ -30,7 +30,7 @@ class StandaloneJob:
         """`profile`, with notes on what ran and what was left out."""
         left = tasks.load_done(self.done).left if self.done.exists() else {}
         notes = tasks.notes(self.task, left, (op.key for op in profile.ops if op.times))
-        first = f"ops of {self.source} were run standalone, without the company of the job's ops"
+        first = f"the ops of {self.source} ran standalone, one at a time, outside the job"
         return msgspec.structs.replace(profile, notes=(*profile.notes, first, *notes))
 
 
@@ -44,7 +44,7 @@ def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJ
     task = tasks.task(documents.load(source), batches)
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
-            "running ops standalone needs TensorFlow in dltune's own environment",
+            "running ops standalone needs TensorFlow in dltune's Python environment",
             remedy="pip install 'dltune[tensorflow]'",
         )
     require_memory(task, free_bytes()[0])
@@ -60,7 +60,7 @@ def require_memory(task: tasks.Task, available: int) -> None:
     needed, key = task.memory()
     if needed > available:
         raise UsageError(
-            f"{key} needs about {needed / 2**30:.1f} GiB to run standalone, "
+            f"{key} needs about {needed / 2**30:.1f} GiB to run standalone, but only "
             f"{available / 2**30:.1f} GiB are free",
-            remedy="take smaller batch sizes (--batch)",
+            remedy="use smaller batch sizes (--batch)",
         )

@@ -42,5 +42,5 @@ def plain(op: OpKey) -> Plain:
         return Plain(name)
     then = tuple(filter(None, op.attributes.get("fused_ops", "").strip("[]").split(",")))
     if unknown := [follower for follower in then if follower not in _FOLLOWERS]:
-        raise ValueError(f"{op.type} holds {unknown[0]}, which is not made up")
+        raise ValueError(f"{op.type} contains {unknown[0]}, for which dltune cannot make inputs")
     return Plain(_FUSED[name], then)

@@ -27,7 +27,7 @@ def value(kind: str, argument: str, op: OpKey, original: OpKey, wanted: Standalo
     is_nhwc = op.attributes.get("data_format", "NHWC") == "NHWC"
     made = maker(op, original, wanted) if maker and is_nhwc else None
     if made is None:
-        raise ValueError(f"its input {argument} is a value that its key does not tell")
+        raise ValueError(f"input {argument} is a value that the op's key does not contain")
     return made
 
 

@@ -82,8 +82,8 @@ def task(profile: Profile, batches: Sequence[int]) -> Task:
     ops = [op for op in profile.ops if op.times and op.type not in _NOTHING]
     if not ops:
         raise UsageError(
-            "this profile has no ops that could run standalone",
-            remedy="profile the job again, until the climb has begun",
+            "no op of this profile can run standalone",
+            remedy="profile the job again, until dltune tries thread counts",
         )
     measured = batch_of(ops)
     channels = channels_of(ops)
@@ -107,16 +107,14 @@ def notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[
     came = set(measured)
     wanted = {op.key for op in task.ops}
     ran = wanted & came
-    sentences = [
-        f"{len(ran)} of {len(wanted)} ops ran standalone, under the keys they were to have"
-    ]
+    sentences = [f"{len(ran)} of {len(wanted)} ops ran standalone with the requested keys"]
     for reason, count in Counter(left.values()).most_common():
         kinds = sorted({key.split("(")[0] for key, why in left.items() if why == reason})
         ops = "1 op was" if count == 1 else f"{count} ops were"
-        sentences.append(f"{ops} left out: {reason} ({some(kinds, 4)})")
+        sentences.append(f"{ops} skipped: {reason} ({some(kinds, 4)})")
     if other := sorted(wanted - came - left.keys()):
         sentences.append(
-            f"{len(other)} of them came back under another key, as TensorFlow rewrote them "
-            f"differently: {some(other, 4)}"
+            f"TensorFlow rewrote {len(other)} of these ops differently, so their keys changed: "
+            f"{some(other, 4)}"
         )
     return sentences

@@ -43,7 +43,10 @@ def arguments(event: Event, kind: type[_Arguments], source: str) -> _Arguments:
     try:
         return msgspec.json.decode(event.args, type=kind)
     except NOT_JSON as error:
-        raise UsageError(f"{source}: the arguments of {event.name!r}: {error}") from None
+        raise UsageError(
+            f"{source}: the arguments of event {event.name!r} cannot be read: {error}",
+            remedy="record the trace again",
+        ) from None
 
 
 class _Trace(msgspec.Struct):
@@ -60,10 +63,13 @@ def decoded(data: bytes, source: str) -> list[Event]:
     """As `load`, from bytes; `source` stands for the file in messages."""
     if data.count(b"{") > MOST:
         raise UsageError(
-            f"{source} holds more than {MOST // 10**6} million events and arguments",
-            remedy="let a trace be of fewer steps",
+            f"{source} has more than {MOST // 10**6} million events and arguments",
+            remedy="record fewer steps",
         )
     try:
         return msgspec.json.decode(data, type=_Trace).traceEvents
     except NOT_JSON as error:
-        raise UsageError(f"{source} is not a trace in Chrome's format: {error}") from None
+        raise UsageError(
+            f"{source} is not a trace in Chrome's format: {error}",
+            remedy="name a trace of torch.profiler (export_chrome_trace) or jax.profiler.trace",
+        ) from None

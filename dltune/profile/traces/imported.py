@@ -21,7 +21,7 @@ from dltune.profile.traces import chrome, kineto, xprof
 
 # the first step of a trace pays for the profiler's own start
 WARM_UP = 1
-PARTIAL = "it is a trace's: no op was measured on another number of threads"
+PARTIAL = "it comes from a trace: no op was measured at another thread count"
 
 
 def imported(path: Path, machine: Machine) -> Profile:
@@ -34,7 +34,7 @@ def imported(path: Path, machine: Machine) -> Profile:
         told = xprof.told(events, str(path))
     else:
         raise UsageError(
-            f"{path} has no op of PyTorch's or JAX's",
+            f"{path} contains no ops of PyTorch or JAX",
             remedy="record it with torch.profiler, ProfilerActivity.CPU, and export_chrome_trace, "
             "or with jax.profiler.trace",
         )
@@ -46,7 +46,7 @@ def imported(path: Path, machine: Machine) -> Profile:
     if not targets:
         steps = sum(record.runs.values())
         raise UsageError(
-            f"{path} has {steps} steps, and each runs other ops than the others",
+            f"{path} has {steps} steps that all differ in their ops",
             remedy="record more steps, without validation between them",
         )
     return assemble(
@@ -60,7 +60,8 @@ def imported(path: Path, machine: Machine) -> Profile:
         interval=1,
         partial=PARTIAL,
         notes=(
-            "the machine and its threads are those of this one: a trace does not tell its own",
+            "the machine and thread counts shown are those of this machine: a trace does not "
+            "contain its own",
             *told.notes,
         ),
     )

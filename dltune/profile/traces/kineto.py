@@ -80,7 +80,7 @@ def told(events: Sequence[Event], source: str) -> Told:
     """Raises UsageError, which names `source`, where no step can be told apart, or a GPU ran."""
     if any(one.cat in _ACCELERATED for one in events):
         raise UsageError(
-            f"the ops of {source} ran on a GPU", remedy="dltune works on training on CPUs"
+            f"the ops of {source} ran on a GPU", remedy="record a trace of training on a CPU"
         )
     spans = _spans(events, source)
     first = spans[0]
@@ -95,10 +95,10 @@ def told(events: Sequence[Event], source: str) -> Told:
     notes = []
     if not any(op.inputs for thread in ops.values() for op in thread):
         notes.append(
-            "the trace has no shapes (record_shapes=True): ops are told apart by name alone"
+            "the trace has no shapes (record_shapes=True): ops are distinguished only by name"
         )
     if not memory:
-        notes.append("the trace has no memory (profile_memory=True)")
+        notes.append("the trace has no memory data (profile_memory=True)")
     # the thread that steps comes first
     threads = sorted(ops, key=lambda thread: (thread != first.tid, str(thread)))
     steps = _steps(spans, [ops[thread] for thread in threads])
@@ -117,8 +117,11 @@ def _spans(events: Sequence[Event], source: str) -> list[Event]:
         ]
     if len(steps) < 2:
         raise UsageError(
-            f"{source} has no two steps: neither of the profiler nor of an optimizer",
-            remedy="call the profiler's step() after each training step, and record three or more",
+            f"{source} contains fewer than two steps of a profiler or an optimizer",
+            remedy=(
+                "call the profiler's step() after each training step, and record at least three "
+                "steps"
+            ),
         )
     return steps
 

@@ -67,15 +67,15 @@ def told(events: Sequence[Event], source: str) -> Told:
     begun = [number for number, run in enumerate(runs) if run.module == main]
     if len(begun) < 3:
         raise UsageError(
-            f"{source} has no two steps: no module of XLA's ran three times",
-            remedy="let the trace be of more steps",
+            f"{source} contains fewer than two steps: no XLA module ran three times",
+            remedy="record more steps",
         )
     ran = [runs[first:after] for first, after in itertools.pairwise(begun)]
     ends = [runs[after].start for after in begun[1:]]
     notes = (
-        "the trace has neither shapes nor what reads what: ops are told apart by name alone, and "
-        "none is known to wait for another",
-        "the trace has no memory",
+        "the trace has no shapes: ops are distinguished only by name",
+        "the trace has no data flow: dltune cannot see which op waits for another",
+        "the trace has no memory data",
     )
     return Told("jax", list(as_messages(_steps(ran, ends), ())), notes)
 
@@ -92,7 +92,7 @@ def _runs(events: Sequence[Event], source: str) -> list[_Run]:
     if ops and not mine:
         where = ", ".join(sorted({hosts[one.pid] for one in ops}))
         raise UsageError(
-            f"the ops of {source} ran on {where}", remedy="dltune works on training on CPUs"
+            f"the ops of {source} ran on {where}", remedy="record a trace of training on a CPU"
         )
     threads: dict[int | str, int] = {}
     found: dict[tuple[int | str, str, str | int], _Run] = {}

@@ -62,12 +62,12 @@ def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
     version = torch.__version__
     if release(torch) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise RuntimeError(f"PyTorch {version} is too old, {wanted} or newer is needed")
+        raise RuntimeError(f"PyTorch {version} is too old: dltune needs {wanted} or newer")
     assert torch.__file__ is not None
     folder = Path(torch.__file__).parent
     runtime = folder / "lib" / "libtorch_cpu.so"
     if not runtime.exists():
-        raise RuntimeError(f"this PyTorch is not a stock Linux wheel: no {runtime}")
+        raise RuntimeError(f"this PyTorch is not an official Linux wheel: {runtime} is missing")
     flags = [
         f"-isystem{folder / 'include'}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",

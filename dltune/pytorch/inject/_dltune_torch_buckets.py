@@ -53,10 +53,10 @@ def ddp_bucket(report: Report) -> Hooks:
 
 def _give_size(report: Report, given: inspect.BoundArguments) -> None:
     if any(given.arguments.get(name) is not None for name in (_ALL, _EACH)):
-        report.left("a model", "the size of its buckets is given")
+        report.left("a model", "the script sets the size of its buckets")
     else:
         given.arguments[_ALL] = int(report.value.removesuffix("MiB"))
-        report.did = f"{{count}} models have buckets of {report.value}"
+        report.did = f"set buckets of {report.value} in {{count}} models"
         report.acted()
 
 
@@ -98,7 +98,7 @@ class _Buckets:
             sizes = _gradients(given.arguments["module"])
         limits = self._planned.get(tuple(sorted(sizes)))
         if limits is None:
-            self._say(len(sizes), left="the plan is for models with other gradients")
+            self._say(len(sizes), left="its gradients differ from those of the plan's models")
             return None
         if why := self._why_not(limits, given):
             self._say(len(sizes), left=why)
@@ -115,12 +115,15 @@ class _Buckets:
         """Why a model is left alone; empty: it gets its buckets."""
         asked = given.arguments
         if asked.get("find_unused_parameters") and not asked.get("static_graph"):
-            return "the script has it look for unused parameters, so its buckets are not made anew"
+            return (
+                "the script sets find_unused_parameters, with which DDP does not rebuild its "
+                "buckets"
+            )
         if len(limits) > 1 and _EACH not in given.signature.parameters:
-            return f"PyTorch {self._torch.__version__} takes one size for all buckets"
+            return f"PyTorch {self._torch.__version__} supports only one size for all buckets"
         dynamo = sys.modules.get(f"{self._torch.__name__}._dynamo.config")
         if getattr(dynamo, "optimize_ddp", None) == "python_reducer":
-            return "the script has its gradients summed up in Python"
+            return "the script reduces its gradients in Python (optimize_ddp)"
         return ""
 
     def _step_ended(self, *_: Any) -> None:

@@ -49,8 +49,8 @@ class Ladders:
         """As `documents/compiled.py` has them: those of a step, which runs each so often."""
         if len(runs) != len(self._graphs) and not self.failed:
             self.failed = (
-                f"of {len(self._graphs)} graphs that were compiled a step runs {len(runs)}: some "
-                "were compiled again for other shapes, or belong to no step"
+                f"a step runs only {len(runs)} of {len(self._graphs)} compiled graphs: the others "
+                "were compiled for other shapes or do not belong to the step"
             )
         return [{"runs": count, **graph} for count, graph in zip(runs, self._graphs, strict=False)]
 
@@ -109,7 +109,7 @@ def enforce(
                         return saved
             did()
         except Exception as error:  # as it is, it can be compiled
-            left(f"a graph is not understood: {type(error).__name__}: {error}")
+            left(f"dltune cannot analyse a graph: {type(error).__name__}: {error}")
         return plain(graph, info, memory_budget=own)
 
     if why := _divided_by(partitioners, choose):
@@ -121,7 +121,7 @@ def _divided_by(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
     what is known of it, and the script's budget. Why it cannot be; empty: it is."""
     plain = getattr(partitioners, _CHOOSE, None)
     if plain is None:
-        return "the compiler of this PyTorch does not tell what it keeps"
+        return "the compiler of this version of PyTorch does not report which values it keeps"
 
     @functools.wraps(plain)
     def chosen(graph: Any, info: Any, memory_budget: float = 1) -> Any:

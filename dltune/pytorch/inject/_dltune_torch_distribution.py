@@ -125,15 +125,21 @@ class Distribution:
             return
         if type(model).__name__ == "OptimizedModule":
             self._refuse(
-                "the script compiles its model (torch.compile), which cannot be divided",
-                "run the script without it",
+                "the script compiles its model with torch.compile, and a compiled model cannot "
+                "be divided",
+                "run the script without torch.compile",
             )
         if self._layers.mesh is None:
             self._join()
             self._start()
         self._require_known(model)
         whole = [one for one in weights.values() if not is_divided(one)]
-        self._require_alike(whole, "draw different weights", "seed what draws them")
+        self._require_alike(
+            whole,
+            "initialise different weights",
+            "seed the random numbers before the model is created, for example with "
+            "torch.manual_seed(0)",
+        )
         self._divide(model)
         self._divided()
 
@@ -226,8 +232,8 @@ class Distribution:
                 if id(weight) in swapped:
                     if list(swapped[id(weight)][1].placements) != placements:
                         self._refuse(
-                            f"{path!r} has the weights of a layer that the plan divides in "
-                            "another way",
+                            f"{path!r} shares its weights with a layer that the plan divides "
+                            "differently",
                             REPLAN,
                         )
                 else:
@@ -257,8 +263,8 @@ class Distribution:
         if at is None:
             if self._layouts.learns_in_parts(where):
                 self._refuse(
-                    f"the plan divides what {path!r} learns, which is a {kind or 'module'}: "
-                    "PyTorch's cannot be",
+                    f"the plan divides the weights of {path!r}, but PyTorch cannot divide those "
+                    f"of a {kind or 'module'}",
                     REPLAN,
                 )
             return self._layers.placed(())
@@ -300,8 +306,9 @@ class Distribution:
             hooks = (old._backward_hooks, getattr(old, "_post_accumulate_grad_hooks", None))
             if any(hooks):
                 self._refuse(
-                    "the script has hooks on its weights, which cannot be divided",
-                    "run the script without them",
+                    "the script registers hooks on its weights, and weights with hooks cannot be "
+                    "divided",
+                    "run the script without these hooks",
                 )
         for module in model.modules():
             for leaf, weight in [*module._parameters.items()]:
@@ -312,9 +319,9 @@ class Distribution:
                 continue
             if isinstance(holder, tuple | frozenset):
                 self._refuse(
-                    f"the script keeps its weights in a {type(holder).__name__}, where they cannot "
-                    "be divided",
-                    "keep them in a list, as list(model.parameters())",
+                    f"the script keeps its weights in a {type(holder).__name__}, where dltune "
+                    "cannot replace them",
+                    "keep the weights in a list, such as list(model.parameters())",
                 )
             _hold(holder, parts)
 
@@ -349,9 +356,10 @@ class Distribution:
         if self._calls % _COMPARED == 0:
             self._require_alike(
                 given,
-                "read different batches: the job draws or shuffles its data in a way that differs "
-                "between processes",
-                "seed what draws it, as torch.manual_seed(0) or numpy.random.default_rng(0)",
+                "read different batches: the job draws or shuffles its data differently in each "
+                "process",
+                "seed the random numbers, for example with torch.manual_seed(0) or "
+                "numpy.random.default_rng(0)",
             )
         self._calls += 1
         tensors = {id(one) for one in given}
@@ -399,8 +407,9 @@ class Distribution:
                 return
             if isinstance(obj, torch.nn.Module) and obj in self._known:
                 self._refuse(
-                    "the script saves a whole model, of which each process has a part",
-                    "save its state_dict()",
+                    "the script saves the model object, but each process has only a part of the "
+                    "model",
+                    "save the model's state_dict()",
                 )
             obj = all_gathered(obj)
             to: Any = args[0] if args else kwargs.get("f")

@@ -13,7 +13,7 @@ from typing import Any
 # shared by frameworks
 from _dltune_layouts import Entry, Layouts, Refuse
 
-REPLAN = "plan for the network as it is, with --for torch"
+REPLAN = "plan again for this network, with --for torch"
 
 # layers whose weights can be divided by what they learn: of each weight the dimension that is
 PARAMETER = {
@@ -94,7 +94,8 @@ class Layers:
         first = kind.startswith(_CHANNELS_FIRST)
         if operator is not None and first and self._layouts.pixels(operator):
             self._refuse(
-                f"the plan divides {path!r} by height or width, which PyTorch cannot", REPLAN
+                f"the plan divides {path!r} by height or width, which PyTorch does not support",
+                REPLAN,
             )
         forward = module.forward
         if kind in layers:
@@ -113,7 +114,10 @@ class Layers:
         """What is no DTensor, such as a buffer, every process has whole."""
         if not isinstance(input, self.torch.Tensor):
             kind = type(input).__name__
-            self._refuse(f"a layer is given a {kind}, which cannot be divided", "give it a tensor")
+            self._refuse(
+                f"the script passes a {kind} to a layer, and only tensors can be divided",
+                "pass a tensor to the layer",
+            )
         return layer(input if is_divided(input) else self.as_whole(input), *args, **kwargs)
 
     def _planned(
@@ -166,7 +170,8 @@ class Layers:
         weights = module.weight, module.bias
         if module.groups > 1 and any(one.is_shard() for one in module.weight.placements):
             self._refuse(
-                "the plan divides a convolution in groups by what it learns, which PyTorch cannot",
+                "the plan divides the weights of a grouped convolution, which PyTorch does not "
+                "support",
                 REPLAN,
             )
 
@@ -191,8 +196,8 @@ class Layers:
         by_all = module.max_norm is not None or module.scale_grad_by_freq
         if module.sparse or (by_all and any(one.is_shard() for one in module.weight.placements)):
             self._refuse(
-                "PyTorch cannot divide an embedding with sparse gradients, nor the numbers of one "
-                "that looks at all of these",
+                "PyTorch cannot divide an embedding with sparse gradients, nor the weights of an "
+                "embedding with max_norm or scale_grad_by_freq",
                 REPLAN,
             )
         rank = values.ndim

@@ -47,13 +47,13 @@ _FILES = frozenset({"h5py", "lmdb", "netCDF4", "sqlite3", "tables"})
 def workers(report: Report) -> Hooks:
     """Value: how many prepare the batches of a loader that the script gave none."""
     count = int(report.value)
-    did = f"{{count}} DataLoaders have their batches prepared by {count} workers each"
+    did = f"set {count} workers in each of {{count}} DataLoaders"
 
     def fitting(loader: Any) -> dict[str, Any]:
         if loader.num_workers:
-            raise _Left(f"the script gives it {loader.num_workers} workers")
+            raise _Left(f"the script sets num_workers={loader.num_workers}")
         if isinstance(loader.dataset, sys.modules[_MODULE].IterableDataset):
-            raise _Left("each worker would read an IterableDataset whole")
+            raise _Left("each worker would read the whole IterableDataset")
         _try_first_batch(loader, count, _AHEAD)
         # another context than fork wants a main module that can be imported
         context = loader.multiprocessing_context or multiprocessing.get_context("fork")
@@ -72,15 +72,15 @@ def prefetch(report: Report) -> Hooks:
     if not report.value.isdecimal():
         return
     ahead = int(report.value)
-    did = f"workers of {{count}} DataLoaders prepare {ahead} batches ahead"
+    did = f"set prefetching of {ahead} batches per worker in {{count}} DataLoaders"
 
     def fitting(loader: Any) -> dict[str, Any]:
         if not loader.num_workers:
-            raise _Left("it has no workers that could prepare batches ahead")
+            raise _Left("it has no workers")
         if loader.prefetch_factor != _AHEAD:
-            raise _Left(f"the script tells it {loader.prefetch_factor} batches")
+            raise _Left(f"the script sets prefetch_factor={loader.prefetch_factor}")
         if isinstance(loader.dataset, sys.modules[_MODULE].IterableDataset):
-            raise _Left("what its workers read of an IterableDataset cannot be tried")
+            raise _Left("dltune cannot test the workers of an IterableDataset")
         _try_first_batch(loader, loader.num_workers, ahead, drawing=True)
         return {"prefetch_factor": ahead}
 
@@ -93,7 +93,7 @@ class _Left(Exception):
 
 # PyTorch's iterators
 _WORKERS, _ALONE = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
-_DRAWS = "it draws random numbers, and a worker would draw others"
+_DRAWS = "it draws random numbers, and a worker would draw different numbers"
 
 
 def _change_loaders(
@@ -150,7 +150,7 @@ def _change_loaders(
             except Exception as error:  # no process or thread more may be had
                 put_back()
                 known[own] = {}
-                report.left("a DataLoader, from now on", f"{type(error).__name__}: {error}")
+                report.left("the rest of a DataLoader", f"{type(error).__name__}: {error}")
                 return None
 
         if started is None or loader.num_workers:
@@ -275,13 +275,13 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
     `drawing`: random numbers are drawn in workers in any case.
     """
     if multiprocessing.current_process().daemon:
-        raise _Left("it is in a process that may start none")
+        raise _Left("its process must not start child processes")
     sources = () if drawing else _sources()
     for one in _within(loader.dataset, loader.collate_fn):
         if isinstance(one, sources):
             raise _Left(_DRAWS)
         if _open(one):
-            raise _Left(f"it holds an open {type(one).__name__}, which processes cannot share")
+            raise _Left(f"it has an open {type(one).__name__}, which processes cannot share")
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -298,18 +298,21 @@ def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = F
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     if not ready:
-        raise _Left(f"a child that prepares its first batch is not done after {_PATIENCE:.0f} s")
+        raise _Left(f"a test worker did not finish the first batch within {_PATIENCE:.0f} s")
     if not answer:
-        raise _Left("a child that prepares its first batch dies")
+        raise _Left("a test worker crashed at the first batch")
     why, size, tensors = json.loads(answer)
     if why is not None:
         raise _Left(why)
     batches = workers * ahead + 2
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if size * batches * ranks > _free() / 2:
-        raise _Left(f"{_SHARED}, through which batches come, has no room for them")
+        raise _Left(f"{_SHARED} has not enough free space for the workers' batches")
     if tensors * batches > resource.getrlimit(resource.RLIMIT_NOFILE)[0] / 2:
-        raise _Left(f"each of its {tensors} tensors a batch would need an open file")
+        raise _Left(
+            f"its {tensors} tensors per batch need more open files than the limit (ulimit -n) "
+            "allows"
+        )
 
 
 def _open(one: object) -> bool:
@@ -354,11 +357,16 @@ def _tried_apart(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
             os.dup2(own, number, inheritable=False)
             os.close(own)
     except OSError as error:
-        return f"a child of the job cannot read its open files anew: {error}", 0, 0
+        return f"a test worker cannot open the job's files again: {error}", 0, 0
     answer = _tried(loader, drawing)
     now = _places()
     if answer[0] is None and any(now.get(one, place) != place for one, place in places.items()):
-        return "it reads from a file that was open before, which processes cannot share", 0, 0
+        return (
+            "it reads from a file that the job opened before, and processes cannot share its "
+            "position",
+            0,
+            0,
+        )
     return answer
 
 
@@ -375,11 +383,16 @@ def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
         sampler = iter(loader._index_sampler)
         first = next(sampler, None)
         if first is None:
-            return "it has no batch", 0, 0
+            return "it has no batches", 0, 0
         before = _drawn()
         next(sampler, None)
         if _drawn() != before:
-            return "its sampler draws random numbers as it goes, and would draw them earlier", 0, 0
+            return (
+                "its sampler draws random numbers for each batch, and workers would change their "
+                "order",
+                0,
+                0,
+            )
         if loader.worker_init_fn:
             loader.worker_init_fn(0)
         before = _drawn()
@@ -395,9 +408,13 @@ def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
             if _drawn() != before:
                 return _DRAWS, 0, 0
             if not batch.same_as(_Content(fetcher.fetch(first))):
-                return "its batches change each time, and each worker's on their own", 0, 0
+                return (
+                    "its batches differ each time they are read, so workers would change them",
+                    0,
+                    0,
+                )
     except Exception as error:
-        why = f"a child cannot prepare its first batch: {type(error).__name__}: {error}"
+        why = f"a test worker failed at the first batch: {type(error).__name__}: {error}"
         return why[:500], 0, 0
     stored = (tensor.untyped_storage() for tensor in batch.tensors)
     storages = {one.data_ptr(): one.nbytes() for one in stored}
@@ -417,7 +434,7 @@ class _Content(pickle.Pickler):
         if not isinstance(one, sys.modules["torch"].Tensor):
             return NotImplemented
         if one.requires_grad and not one.is_leaf:
-            raise ValueError("a tensor of it has a gradient to be computed")
+            raise ValueError("a tensor of the batch requires a gradient")
         self.tensors.append(one)
         return int, (len(self.tensors),)
 

@@ -29,7 +29,7 @@ Tell = Callable[[dict[str, Any]], Any]
 _UNCOUNTED = {
     **dict.fromkeys(("live", "forward", "between", "backward", "passes"), 0),
     "graphs": [],
-    "failed": "its allocator is not PyTorch's own",
+    "failed": "the job does not use PyTorch's own allocator",
 }
 _PARTITIONERS = "torch._functorch.partitioners"
 _WARM = 2  # steps, after which optimizers have their state
@@ -122,11 +122,9 @@ def _compiles(torch: ModuleType) -> bool:
 def _why_not(torch: ModuleType) -> str:
     """Why nothing can be around the script's steps; empty: it can."""
     if _compiles(torch):
-        return "the script compiles what it trains"
+        return "the script compiles its model"
     if not has_room(torch):
-        return (
-            "its steps are within a dispatch mode, or hooks on saved tensors, of the script's own"
-        )
+        return "the script runs its steps inside a dispatch mode or hooks on saved tensors"
     return ""
 
 
@@ -223,7 +221,7 @@ class _Recorded:
             around.enter()
             self._around = around
         elif self._around and not self._around.is_inmost():
-            self._around.context.failed = "the script has a mode of its own within the step"
+            self._around.context.failed = "the script uses a dispatch mode inside the step"
         elif self._around:
             around, self._around = self._around, None
             around.exit()
@@ -303,7 +301,7 @@ class _Budget:
                 self._say()
 
     def _say(self) -> None:
-        nothing = "" if self._divided else "the script compiles nothing that is differentiated"
+        nothing = "" if self._divided else "the script compiles no graph that computes gradients"
         self._tell(
             {
                 "type": "given_up",

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 OLDEST = (2, 4)  # with it on CPUs
 NAMES = ("SGD", "Adam", "AdamW", "Adagrad")
-OTHERWISE = "gradients or state lie otherwise than its tensors"
+OTHERWISE = "gradients or state have a different memory layout than the parameters"
 
 
 def fused_optimizer(report: Report) -> Hooks:
     """Value: "on"."""
-    report.did = "the tensors of {count} groups are updated by one op each"
+    report.did = "{count} parameter groups are updated by one fused op each"
     yield "torch", lambda torch: _Fused(torch, report).start()
 
 
@@ -45,7 +45,7 @@ class _Fused:
     def start(self) -> None:
         if release(self._torch) < OLDEST:
             version = self._torch.__version__
-            self._report.left("the optimizers", f"PyTorch {version} has no such op on CPUs")
+            self._report.left("the optimizers", f"PyTorch {version} has no fused op on CPUs")
             return
         begins, ends = (
             self._report.harmless(act, "the optimizers") for act in (self._begins, self._ends)
@@ -94,7 +94,7 @@ class _Fused:
     def _is_known(self, optimizer: Any) -> bool:
         known = any(type(optimizer) is getattr(self._torch.optim, name) for name in NAMES)
         if not known:
-            self._report.left(type(optimizer).__name__, f"only {', '.join(NAMES)} have such an op")
+            self._report.left(type(optimizer).__name__, f"only {', '.join(NAMES)} have a fused op")
         return known
 
     def _is_fit(self, group: dict[str, Any]) -> bool:
@@ -107,19 +107,19 @@ class _Fused:
     def _hindrances(self, group: dict[str, Any]) -> Iterator[str]:
         torch = self._torch
         if group.get("fused") is not None or group.get("foreach") is not None:
-            yield "the script says how it is updated"
+            yield "the script sets fused or foreach itself"
         if group.get("differentiable") or group.get("capturable"):
-            yield "its updates are differentiated or captured"
+            yield "the script sets differentiable or capturable"
         if isinstance(group.get("lr"), torch.Tensor):
             yield "its learning rate is a tensor"
         plain = (torch.Tensor, torch.nn.Parameter)
         for one in group["params"]:
             if type(one) not in plain or one.device.type != "cpu" or one.layout != torch.strided:
-                yield "its tensors are not plain ones of the CPU"
+                yield "its tensors are not plain CPU tensors"
             elif one.dtype not in self._dtypes:
-                yield f"its tensors are of {one.dtype}"
+                yield f"its tensors have the type {one.dtype}"
             elif not _is_dense(one):
-                yield "a tensor is a part of another"
+                yield "a tensor is a view of another tensor"
 
     def _is_even(self, group: dict[str, Any], state: Any, closure: bool) -> bool:
         """Whether the op may have the group in this step: it walks tensors and gradients by

@@ -55,10 +55,10 @@ class _Parallel:
         distributed = torch.distributed
         if not distributed.is_available() or distributed.is_initialized():
             self._rank.refuse(
-                "the job starts ranks of its own with torch.distributed"
+                "the job already starts ranks with torch.distributed"
                 if distributed.is_available()
-                else f"PyTorch {version} is built without torch.distributed",
-                "a plan on parallelism is for a script that trains in one process",
+                else f"PyTorch {version} was built without torch.distributed",
+                "use a script that trains in one process, and a PyTorch with torch.distributed",
             )
         if orders["interface"]:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", orders["interface"])
@@ -71,8 +71,9 @@ class _Parallel:
             )
         except Exception as error:
             self._rank.refuse(
-                f"rank {orders['rank']} cannot join the others with PyTorch {version}: {error}",
-                "are the hosts of the plan those on which it runs?",
+                f"rank {orders['rank']} cannot connect to the other ranks with PyTorch {version}: "
+                f"{error}",
+                "check that the plan names the hosts on which the job runs",
             )
         self._rank.watch_the_end(self._explain)
         self._rank.say()
@@ -81,8 +82,8 @@ class _Parallel:
         """What has no way to be computed on parts ends the job, in a sentence."""
         if found := _UNKNOWN_OP.search(str(error)):
             self._rank.refuse(
-                f"PyTorch {self._torch.__version__} cannot compute {found[1]} on what is divided",
-                "a newer PyTorch may; PyTorch 2.13 is what plans on parallelism are tried with",
+                f"PyTorch {self._torch.__version__} cannot compute {found[1]} on divided tensors",
+                "try a newer PyTorch; plans for parallelism are tested with PyTorch 2.13",
             )
 
     def _taken(self) -> dict[str, Any]:

@@ -154,8 +154,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             if self.given_up == len(orders["groups"]):
                 return ""
             if self._at < len(self.names):
-                return f"call {self._at}, {self.names[self._at]}, did not come"
-            return "its calls write elsewhere"
+                return f"call {self._at}, {self.names[self._at]}, is missing"
+            return "its calls write to other tensors"
 
         def _let_go(self) -> None:
             """From now on what autograd has of recipes keeps them, and their arguments."""

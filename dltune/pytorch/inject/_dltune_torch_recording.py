@@ -177,7 +177,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
                 torch.UntypedStorage._free_weak_ref(self.storages[number].weak)
             self._looked += time.perf_counter() - began
             if self._looked > LONGEST:
-                self.failed = "it has too many calls and tensors to be recorded"
+                self.failed = "the step has too many calls and tensors to record"
 
         def pack(self, tensor: Any) -> _Handle:
             if self.failed or not calls.is_plain(tensor):

@@ -31,7 +31,7 @@ def precision(report: Report) -> Hooks:
         torch.set_autocast_enabled("cpu", True)
         # it is emptied where the outermost autocast ends, and this one does not
         torch.set_autocast_cache_enabled(False)
-        report.did = "autocast to bfloat16 is on from the start"
+        report.did = "autocast to bfloat16 is on"
         report.acted()
 
     yield _TORCH, on_torch
@@ -46,7 +46,9 @@ def float32_precision(report: Report) -> Hooks:
         if convolutions := getattr(torch.backends.mkldnn, "conv", None):
             convolutions.fp32_precision = "bf16"
         else:
-            report.left("convolutions", "this PyTorch has it for products of matrices alone")
+            report.left(
+                "convolutions", "this version of PyTorch supports it only for matrix products"
+            )
         report.acted()
 
     yield _TORCH, on_torch
@@ -54,13 +56,13 @@ def float32_precision(report: Report) -> Hooks:
 
 def denormals(report: Report) -> Hooks:
     """Value: "flushed", in this thread and those that it starts."""
-    report.did = "numbers too small for a full mantissa become zero"
+    report.did = "denormal numbers are flushed to zero"
 
     def on_torch(torch: ModuleType) -> None:
         if torch.set_flush_denormal(True):
             report.acted()
         else:
-            report.left("the CPU", "cannot do it")
+            report.left("the CPU", "does not support it")
 
     yield _TORCH, on_torch
 
@@ -108,10 +110,13 @@ def _compile_modules(torch: Any, report: Report) -> None:
         torch.compile = plain
         torch.autograd.backward, torch.autograd.grad = backward, gradients
         if by_script:
-            report.left("the model", "the script compiles by itself")
+            report.left("the model", "the script already uses torch.compile")
             return
         if twice:
-            report.left("the model", "it is differentiated twice, which is not compiled")
+            report.left(
+                "the model",
+                "the script computes second derivatives, which torch.compile does not support",
+            )
             return
         report.did = "{count} modules are compiled by torch.compile"
         with_parts = [module for module in _outermost(modules) if _is_trained(module)]
@@ -163,14 +168,14 @@ def _not_compiled(torch: ModuleType, module: Any) -> str | None:
     if isinstance(module, torch.jit.ScriptModule):
         return "the script compiles it to TorchScript"
     if type(module).__name__ == "DistributedDataParallel":
-        return "ranks exchange its gradients while they are computed"
+        return "DDP exchanges its gradients during the backward pass"
     return None
 
 
 def channels_last(report: Report) -> Hooks:
     """Value: "on": oneDNN's convolutions in the layout that they are fastest in, without a copy
     into it and out of it at each one."""
-    report.did = "{count} convolutions have their channels last"
+    report.did = "{count} convolutions use the channels-last layout"
     yield _TORCH, lambda torch: _ChannelsLast(torch, report).start()
 
 
@@ -207,27 +212,33 @@ class _ChannelsLast:
     def _change_weights(self) -> None:
         distributed = self._torch.distributed
         if distributed.is_available() and distributed.is_initialized():
-            self._report.left("the ranks' model", "gradients are exchanged in the layout they had")
+            self._report.left(
+                "the model of several ranks", "gradients must be exchanged in their original layout"
+            )
             return
         for name in ("horovod.torch", "mpi4py", "safetensors"):
             if name in sys.modules:
-                self._report.left("the model", f"{name} takes contiguous tensors alone")
+                self._report.left("the model", f"{name} needs contiguous tensors")
                 return
         if next(_instances(self._torch.jit.ScriptFunction, self._torch.jit.ScriptModule), None):
-            self._report.left("the model", "TorchScript takes views that cannot be watched")
+            self._report.left("the model", "TorchScript can create views that dltune cannot see")
             return
         weights: dict[int, Any] = {}  # by where they are
         shared: set[int] = set()
         for module in _instances(self._torch.nn.modules.conv._ConvNd):
             weight = module._parameters.get("weight")
             if weight is None:
-                self._report.left(type(module).__name__, "its weight is computed from others")
+                self._report.left(
+                    type(module).__name__, "its weight is computed from other tensors"
+                )
             elif not self._torch.nn.parameter.is_lazy(weight) and weight.dim() in self._formats:
                 at = weight.untyped_storage().data_ptr()
                 whole = weight.untyped_storage().nbytes() == weight.numel() * weight.element_size()
                 others = not whole or weight.is_shared() or self._is_held(weight)
                 if weights.setdefault(at, weight) is not weight or others:
-                    self._report.left(type(module).__name__, "its weight is shared with others")
+                    self._report.left(
+                        type(module).__name__, "it shares its weight with another module"
+                    )
                     shared.add(at)
         alone = [weight for at, weight in weights.items() if at not in shared]
         self._weights = [weight for weight in alone if weight.is_contiguous()]
@@ -285,7 +296,9 @@ class _ChannelsLast:
                 copy = plain(tensor.contiguous(), *shape, **options)
             if copy.dim() != 2 or len(copy) != len(tensor) or self._is_weight(tensor):
                 self._ended = True
-                self._report.left("all of them, from now on", "the script takes views of outputs")
+                self._report.left(
+                    "all convolutions from now on", "the script takes views of outputs"
+                )
             return copy
 
         @functools.wraps(like)

@@ -266,7 +266,8 @@ void Observe() {
   const std::string runtime = FindRuntime();
   g_gives_threads = !runtime.empty();
   if (!g_gives_threads)
-    Complain("nothing here sets the threads of PyTorch's ops one by one: they keep the job's");
+    Complain(
+        "this PyTorch cannot change the thread count of single ops: they keep the job's count");
   TakeOwnWidth();
   g_count_bytes = false;  // of memory nothing is known here
   tl.steps = true;

@@ -193,7 +193,7 @@ EagerGraph* GraphThatRan(const std::string& name) {
   if (found != g.graphs.end()) return &found->second;
   if (g.strayed) return nullptr;  // it can be told when it comes again
   if (g.graphs.size() == kMaxGraphs || g.told + g.ran.size() > kMaxTold) {
-    if (!g.complained) Complain("each step of the job runs other ops than those before");
+    if (!g.complained) Complain("the ops of the job differ from step to step");
     g.complained = true;
     return nullptr;  // what is expected stays as it is
   }
@@ -297,9 +297,9 @@ int ThreadsOf(Key* key, int own) {
   const int team = Summarized(own).team;
   const int nearest = threads * threads < team ? 1 : team;
   if (threads != nearest && !std::exchange(g.told_of_teams, true))
-    Complain("some ops are to have " + std::to_string(threads) + " threads and get " +
-             std::to_string(nearest) + ": GNU's OpenMP runtime would end and start threads with each " +
-             "change (openmp=intel is the setting that keeps them)");
+    Complain("some ops get " + std::to_string(nearest) + " threads instead of " +
+             std::to_string(threads) + ": with GNU's OpenMP runtime, each change of the thread count " +
+             "would end and start threads (the setting openmp=intel avoids this)");
   return nearest;
 }
 

@@ -55,9 +55,9 @@ bool AreTooMany(CounterGroup* group, size_t threads) {
   for (const auto& [id, counters] : g_counters) files += counters.FilesBeside(group);
   if (2 * files <= limit.rlim_cur) return false;
   if (!group->refused.exchange(true))
-    Complain("counters stopped: " + std::to_string(files) + " of them, for " +
-             std::to_string(threads) + " threads, are more than half of the " +
-             std::to_string(limit.rlim_cur) + " files that the job may open (ulimit -n)");
+    Complain("counting stopped: " + std::to_string(files) + " counters for " +
+             std::to_string(threads) + " threads need more than half of the " +
+             std::to_string(limit.rlim_cur) + " files that the job can open (ulimit -n)");
   return true;
 }
 

@@ -24,15 +24,15 @@ _NARROW = ("float16", "bfloat16", "float32")
 
 def hooks(report: Report) -> Hooks:
     """Value: "fused"."""
-    report.did = "{count} BatchNormalization layers are computed by TensorFlow's fused kernel"
+    report.did = "{count} BatchNormalization layers use TensorFlow's fused kernel"
     yield "keras.src.layers.normalization.batch_normalization", lambda m: _fuse(m, report)
-    yield "tf_keras", lambda _: report.left("tf_keras", "uses the fused kernel by itself")
+    yield "tf_keras", lambda _: report.left("tf_keras", "already uses the fused kernel")
 
 
 def _fuse(keras: ModuleType, report: Report) -> None:
     """`keras`: the module of Keras that defines the layer."""
     if keras.backend.backend() != "tensorflow":
-        report.left("Keras", f"runs on {keras.backend.backend()}")
+        report.left("Keras", f"uses the backend {keras.backend.backend()}")
         return
     cls = keras.BatchNormalization
     plain, moments = cls.call, cls._moments
@@ -44,9 +44,9 @@ def _fuse(keras: ModuleType, report: Report) -> None:
             return plain(self, inputs, training=training, mask=mask)
         why = _misfit(self, inputs, training, mask)
         if type(self).call is not call:
-            why = "is of a subclass with a call of its own"
+            why = "its class overrides call()"
         elif type(self)._moments is not moments:
-            why = "is of a subclass with statistics of its own"
+            why = "its class overrides the computation of statistics"
         if why is None:
             try:
                 outputs = _normalized(keras.ops, self, inputs)
@@ -68,30 +68,30 @@ def _misfit(layer: Any, inputs: Any, training: Any, mask: Any) -> str | None:
     import tensorflow as tf
 
     if not isinstance(training, (bool, int)):
-        return "is told by a tensor whether it trains"
+        return "its argument training is a tensor"
     if not layer.trainable:
-        return "is frozen: it uses its moving statistics"
+        return "it is frozen and uses its moving statistics"
     if mask is not None:
-        return "has a mask"
+        return "it has a mask"
     if getattr(layer, "renorm", False):
         return "renormalizes"
     if (
         getattr(layer, "synchronized", False)
         and tf.distribute.get_strategy().num_replicas_in_sync > 1
     ):
-        return "has its statistics from several replicas"
+        return "it synchronises its statistics between replicas"
     if not isinstance(inputs, tf.Tensor) or inputs.dtype.name not in _NARROW:
-        return f"its input is {getattr(inputs, 'dtype', type(inputs).__name__)!r}"
+        return f"its input has the type {getattr(inputs, 'dtype', type(inputs).__name__)!r}"
     rank = inputs.shape.rank
     if rank not in (3, 4, 5) or all(
         extent == 1 for at, extent in enumerate(inputs.shape) if at not in (0, layer.axis % rank)
     ):
-        return "its input has no extent beside batch and channels, or too many"
+        return "its input has too few or too many dimensions"
     axis = layer.axis % rank
     if axis not in (1, rank - 1):
-        return f"normalizes axis {axis} of {rank}"
+        return f"it normalizes axis {axis} of {rank}"
     if axis == 1 and not _onednn():
-        return "has its channels first, which is no faster without oneDNN"
+        return "it uses the channels-first layout, which is not faster without oneDNN"
     return None
 
 

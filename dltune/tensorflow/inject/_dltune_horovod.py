@@ -87,7 +87,7 @@ class Rank:
         make = getattr(hvd, "_make_allreduce_grads_fn", None)
         if make is None or not inspect.signature(make).parameters.keys() >= _ASKED:
             version = sys.modules["horovod"].__version__
-            why = f"Horovod {version} does not reduce them as 0.28 does"
+            why = f"Horovod {version} reduces gradients differently than Horovod 0.28"
             self._tell_of_reduction(shapes=[], dtypes=[], bins=None, why=why)
             return
 
@@ -295,11 +295,11 @@ def _reduction(
         dtypes = [g.dtype.name for g in dense]
         bins, why = _bins(orders, shapes, dtypes)
         if groups is not None:
-            bins, why = None, f"the script has groups of its own (groups={_short(groups)})"
+            bins, why = None, f"the script sets groups itself (groups={_short(groups)})"
         elif op == hvd.Adasum:
-            bins, why = None, "Adasum reduces each gradient by itself"
+            bins, why = None, "Adasum reduces each gradient separately"
         elif process_set is not hvd.global_process_set:
-            bins, why = None, "the call is for a process set, not for all ranks"
+            bins, why = None, "the call uses a process set instead of all ranks"
         tell(shapes=shapes, dtypes=dtypes, bins=None if bins is None else len(bins), why=why)
         if bins is None:
             return plain(gradients, variables, generic)
@@ -318,11 +318,11 @@ def _bins(
         if order["shapes"] == list(shapes) and order["dtypes"] == list(dtypes):
             return order["bins"], ""
     if any(shape is None or None in shape for shape in shapes):
-        return None, "not all shapes of its gradients are known before it runs"
+        return None, "some shapes of its gradients are unknown before it runs"
     known = {len(order["shapes"]) for order in orders}
     if len(shapes) not in known:
         planned = " or ".join(map(str, sorted(known)))
-        return None, f"it reduces {len(shapes)} dense gradients, the plan knows {planned}"
+        return None, f"it reduces {len(shapes)} dense gradients, but the plan has {planned}"
     order = next(order for order in orders if len(order["shapes"]) == len(shapes))
     place = next(
         i
@@ -330,7 +330,7 @@ def _bins(
         if mine != (order["shapes"][i], order["dtypes"][i])
     )
     mine, theirs = f"{dtypes[place]}{shapes[place]}", order["shapes"][place]
-    return None, f"gradient {place} is {mine}, in the plan {order['dtypes'][place]}{theirs}"
+    return None, f"gradient {place} is {mine}, but {order['dtypes'][place]}{theirs} in the plan"
 
 
 def _process_sets(comm: Any = None, process_sets: Any = None) -> bool:

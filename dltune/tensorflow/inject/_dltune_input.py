@@ -23,7 +23,7 @@ _Change = Callable[[Any], Any]
 def threads(report: Report) -> Hooks:
     """Value: how many threads tf.data gets for itself."""
     number = int(report.value)
-    report.did = f"{{count}} datasets have {number} threads of their own"
+    report.did = f"set a private pool of {number} threads in {{count}} datasets"
 
     def change(dataset: Any) -> Any:
         import tensorflow as tf
@@ -40,14 +40,14 @@ def threads(report: Report) -> Hooks:
 def prefetch(report: Report) -> Hooks:
     """Value: how many elements are made ready ahead, or "auto" for tf.data's own choice."""
     ahead = -1 if report.value == "auto" else int(report.value)
-    report.did = "{count} datasets make elements ready while a step runs"
+    report.did = "{count} datasets prefetch elements during a step"
 
     def change(dataset: Any) -> Any:
         outermost = dataset
         while type(outermost).__name__ == "_OptionsDataset":
             (outermost,) = outermost._inputs()
         if type(outermost).__name__ == "_PrefetchDataset":
-            return "ends in a prefetch of its own"
+            return "it already ends with prefetch()"
         return dataset.prefetch(ahead)
 
     yield "tensorflow", lambda tf: _on_iteration(tf, report, change)
@@ -55,7 +55,7 @@ def prefetch(report: Report) -> Hooks:
 
 def order(report: Report) -> Hooks:
     """Value: "any". Elements may come as they are ready: a step gets other examples."""
-    report.did = "{count} datasets give elements in the order in which they are ready"
+    report.did = "{count} datasets return elements as soon as they are ready, in any order"
 
     def change(dataset: Any) -> Any:
         import tensorflow as tf
@@ -64,9 +64,9 @@ def order(report: Report) -> Hooks:
         if dataset.options().deterministic is not None:
             return "the script sets deterministic itself"
         if is_op_determinism_enabled():
-            return "the script asks TensorFlow for determinism"
+            return "the script enables TensorFlow's op determinism"
         if not any(getattr(part, "_deterministic", "") == "default" for part in _parts(dataset)):
-            return "has no parallel part whose order is open"
+            return "it has no parallel part with a fixed order"
         options = tf.data.Options()
         options.deterministic = False
         return dataset.with_options(options)

@@ -35,7 +35,7 @@ def jit_compile(report: Report) -> Hooks:
 
 
 def _compile_steps(trainer: ModuleType, report: Report) -> None:
-    report.did = "{count} models' steps are compiled by XLA"
+    report.did = "XLA compiles the steps of {count} models"
 
     def compiled(model: Any, asked: dict[str, Any]) -> None:
         if asked.get("jit_compile", "auto") != "auto":
@@ -43,11 +43,11 @@ def _compile_steps(trainer: ModuleType, report: Report) -> None:
         elif model.run_eagerly:
             report.left(model.name, "the script runs it eagerly")
         elif model.jit_compile:
-            report.left(model.name, "is compiled by XLA already")
+            report.left(model.name, "XLA already compiles it")
         elif model._distribute_strategy:
-            report.left(model.name, "is distributed by a strategy of TensorFlow's")
+            report.left(model.name, "it uses a distribution strategy")
         elif not trainer.model_supports_jit(model):
-            report.left(model.name, "has what XLA cannot compile")
+            report.left(model.name, "it has layers that XLA cannot compile")
         else:
             model.jit_compile = True
             report.acted()
@@ -60,7 +60,7 @@ def steps_per_execution(report: Report) -> Hooks:
     `compile` left their number open and no callback is called for each batch; fewer where a number
     of steps that the script tells is no multiple of it, since Keras would go on to the next, and
     where an epoch would hardly have executions of so many."""
-    report.did = f"fit runs up to {report.value} steps at a time on {{count}} models"
+    report.did = f"fit runs up to {report.value} steps per execution in {{count}} models"
     most = int(report.value)
     # the models that left it open, and what each has now
     given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -96,7 +96,7 @@ def steps_per_execution(report: Report) -> Hooks:
                 told = " and ".join(
                     f"{name}={arguments[name]}" for name in limits if arguments.get(name)
                 )
-                why = f"no number from 2 to {most} divides {told}"
+                why = f"{told} has no divisor from 2 to {most}"
         if model.steps_per_execution != wanted:
             given[model] = model.steps_per_execution = report.steps = wanted
             model.train_function = model.test_function = model.predict_function = None
@@ -183,7 +183,7 @@ def precision(report: Report) -> Hooks:
     """Value: a policy, such as "mixed_bfloat16": Keras' default where the script sets none."""
 
     def on_policy(policies: Any) -> None:
-        report.did = f"{report.value} is Keras' default policy"
+        report.did = f"{report.value} is Keras's default dtype policy"
         plain, by_script = policies.dtype_policy, policies.set_dtype_policy
         state, backend = policies.global_state, policies.backend
         told: list[bool] = []
@@ -192,9 +192,9 @@ def precision(report: Report) -> Hooks:
         def dtype_policy() -> Any:
             if state.get_global_attribute("dtype_policy", None) is None:
                 if backend.backend() != "tensorflow":
-                    report.left("Keras", f"runs on {backend.backend()}")
+                    report.left("Keras", f"uses the backend {backend.backend()}")
                 elif backend.floatx() != "float32":
-                    report.left("Keras", f"computes in {backend.floatx()} by default")
+                    report.left("Keras", f"its default type is {backend.floatx()}")
                 else:
                     state.set_global_attribute("dtype_policy", policies.DTypePolicy(report.value))
                     if not told:
@@ -205,7 +205,7 @@ def precision(report: Report) -> Hooks:
         @functools.wraps(by_script)
         def set_dtype_policy(policy: Any) -> None:
             by_script(policy)
-            report.left("Keras", "the script sets a policy itself")
+            report.left("Keras", "the script sets a dtype policy itself")
 
         policies.dtype_policy = dtype_policy
         policies.set_dtype_policy = set_dtype_policy

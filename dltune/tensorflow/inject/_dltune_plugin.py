@@ -58,12 +58,14 @@ def arguments(folder: Path) -> tuple[list[Path], list[str], str]:
     version = tensorflow_version(folder)
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise RuntimeError(f"TensorFlow {version} is too old, {wanted} or newer is needed")
+        raise RuntimeError(f"TensorFlow {version} is too old: dltune needs {wanted} or newer")
     framework = folder / "libtensorflow_framework.so.2"
     runtime = folder / "libtensorflow_cc.so.2"
     for library in (framework, runtime):
         if not library.exists():
-            raise RuntimeError(f"this TensorFlow is not a stock Linux wheel: no {library}")
+            raise RuntimeError(
+                f"this TensorFlow is not an official Linux wheel: {library} is missing"
+            )
     # the flags of tf.sysconfig, and INTEL_MKL, with which the Linux wheels were built
     flags = [
         f"-isystem{folder / 'include'}",

@@ -25,7 +25,7 @@ class Report:
     def __init__(self, setting: str, value: str, tell: Tell) -> None:
         self.setting = setting
         self.value = value
-        self.did = "nothing in the job that this acts on was met"
+        self.did = "the job uses nothing that this setting changes"
         self.steps = 1
         self._count = 0
         self._left: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ class Report:
             try:
                 act(*given)
             except Exception as error:
-                self.left(what, f"cannot be set here: {type(error).__name__}: {error}")
+                self.left(what, f"the setting failed: {type(error).__name__}: {error}")
 
         return kept
 

@@ -40,7 +40,7 @@ def hooks(settings: Mapping[str, str], tell: Tell) -> Hooks:
     reports = [Report(name, value, tell) for name, value in settings.items()]
     for report in reports:
         if report.setting not in _HOOKS:
-            report.left(report.setting, "the bootstrap in the job's Python knows no such setting")
+            report.left(report.setting, "dltune's code in the job does not support this setting")
             continue
         for framework in _HOOKS[report.setting]:
             for module, hook in framework(report):

@@ -80,7 +80,7 @@ class Serially {
  public:
   Serially() {
     held_ = g_serial.try_lock_for(kSerialPatience);
-    if (!held_) Complain("an op ran for over 10 s; ops beside it were not serialised");
+    if (!held_) Complain("an op ran for over 10 s; dltune did not serialise other ops meanwhile");
   }
   ~Serially() {
     if (held_) g_serial.unlock();

@@ -187,18 +187,18 @@ void Rewrite(Graph* graph, const std::string& signature,
   int left = 0;
   for (const Move& move : sequence) {
     if (move.kind == Move::kOffloaded || move.kind == Move::kPrefetch) {
-      if (move.number >= left) return Complain(here + "something comes back that has not left");
+      if (move.number >= left) return Complain(here + "a tensor returns to memory that has not left it");
       continue;
     }
     auto found = by_name.find(move.node);
     if (found == by_name.end())
       return Complain("the graph " + signature + " has no node " + move.node +
-                      ", which the plan orders");
+                      ", which the plan needs");
     const Node& node = *found->second;
     if (move.kind == Move::kOffload) {
       if (!ran.count(&node) || move.slot >= node.num_outputs() ||
           !tensorflow::DataTypeCanUseMemcpy(node.output_type(move.slot)))
-        return Complain(here + move.node + " gives out nothing that can leave memory then");
+        return Complain(here + move.node + " has no output that can leave memory at that point");
       left++;
       continue;
     }
@@ -224,7 +224,7 @@ void Rewrite(Graph* graph, const std::string& signature,
     }
     if (!good)
       return Complain(here + "nodes cannot run as planned" +
-                      (node ? ": TensorFlow does not take " + node->name() + " again" : ""));
+                      (node ? ": TensorFlow does not accept a copy of " + node->name() : ""));
   }
 }
 

@@ -42,7 +42,7 @@ def main() -> None:
     made = build(task)
     with claim(Path(sys.argv[2]), overwrite=True) as file:
         file.write(tasks.Done(tasks.SCHEMA, made.left))
-    print(f"{made.count} ops run standalone, {len(made.left)} are left out", flush=True)
+    print(f"running {made.count} ops standalone, skipping {len(made.left)}", flush=True)
     parent = os.getppid()
     while made.count and os.getppid() == parent:  # not on and on when dltune is gone
         made.step(*made.views)

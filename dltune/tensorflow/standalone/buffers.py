@@ -35,7 +35,7 @@ class Views:
         Raises ValueError for a type that has no buffer.
         """
         if tensor.dtype not in SIZES or tensor.dtype.startswith("q"):
-            raise ValueError(f"a tensor of type {tensor.dtype} is not made up")
+            raise ValueError(f"dltune cannot make a tensor of type {tensor.dtype}")
         start = -(-end // _ALIGNMENT) * _ALIGNMENT
         size = SIZES[tensor.dtype]
         view = View(tf.as_dtype(tensor.dtype), start // size, tensor.shape)

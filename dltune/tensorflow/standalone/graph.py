@@ -84,7 +84,7 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
     key = opkey.parse(wanted.key)
     original = opkey.parse(wanted.original)
     if handles := [tensor.dtype for tensor in key.inputs if tensor.dtype in _HANDLES]:
-        raise ValueError(f"it takes a {handles[0]}")
+        raise ValueError(f"dltune cannot make its input of type {handles[0]}")
     op = _Op(key, plain(key))
     end = 0
     for index, (name, tensor) in enumerate(zip(_names(op), key.inputs, strict=False)):
@@ -93,7 +93,7 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
         else:
             op.views[index], end = views.place(tensor, end)
     if not op.views:
-        raise ValueError("all its inputs are values that its key does not tell")
+        raise ValueError("all its inputs are values that the op's key does not contain")
     views.keep(op.views.values())
     return op
 
@@ -101,7 +101,7 @@ def _prepared(wanted: Standalone, views: Views) -> _Op:
 def _definition(kind: str) -> Any:
     found = op_def_registry.get(kind)
     if found is None:
-        raise ValueError("TensorFlow has no plain op of that name")
+        raise ValueError("TensorFlow has no ordinary op of that name")
     return found
 
 
@@ -132,7 +132,7 @@ def _try(op: _Op) -> None:
             _emit(op, {i: tf.compat.v1.placeholder(v.dtype, v.shape) for i, v in op.views.items()})
         except (ValueError, TypeError, tf.errors.OpError) as error:
             reason = str(error).splitlines()[0].split(" for '")[0]
-            raise ValueError(f"TensorFlow refuses what was made up: {reason}") from None
+            raise ValueError(f"TensorFlow rejects the inputs that dltune made: {reason}") from None
 
 
 def _emit(op: _Op, tensors: dict[int, tf.Tensor]) -> list[tf.Tensor]:
@@ -196,5 +196,5 @@ def _attribute(kind: str, text: str) -> Any:
         items = [item for item in text.strip("[]").split(",") if item]
         return [_attribute(kind[5:-1], item) for item in items]
     if kind not in _READ:
-        raise ValueError(f"an attribute of type {kind} is not made up")
+        raise ValueError(f"dltune cannot make an attribute of type {kind}")
     return _READ[kind](text)
