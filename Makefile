@@ -112,8 +112,7 @@ proof: $(TF216) $(TORCH) horovod
 # the reference is generated first; a broken link or a page that is not in the navigation fails
 docs: venv
 	$(VENV)/bin/python scripts/docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --config-file scripts/docs/mkdocs.yml
-	@echo "build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --config-file scripts/docs/mkdocs.yml
 
 # commits only; BASE is the one to compare HEAD with
 BASE ?= HEAD~1

@@ -1,74 +1,138 @@
-"""The pages of `docs/` against the code: what can be given is told, and links lead somewhere."""
+"""The documentation against the code: the reference is complete and fresh, the site builds."""
 
 from __future__ import annotations
 
-import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 
 from dltune.cli import cli
+from dltune.findings.registry import RULES
+from dltune.machine.perf import events, knl
+from dltune.machine.perf.presets import PRESETS
+from dltune.planners.settings.space import SPACE
 
 ROOT = Path(__file__).parent.parent
-PAGES = {page: page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+SITE = ROOT / "scripts" / "docs"
+# what dltune's own processes pass to one another
+INTERNAL = {"dltune.standalone"}
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"']?([^\s\"'>]+)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def commands(command: click.Command, *words: str) -> Iterator[tuple[str, click.Command]]:
-    """All that can be called, by its words."""
-    if not isinstance(command, click.Group):
+    """Every command by its words, groups too."""
+    if words:
         yield " ".join(words), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        assert below is not None
-        yield from commands(below, *words, name)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from commands(child, *words, name)
 
 
 @pytest.mark.parametrize(("words", "command"), [*commands(cli)])
-def test_the_options_of_a_command_are_documented(words, command):
-    verb, _, planner = words.partition(" ")
-    named = (page for page in PAGES if page.stem.startswith(verb) or page.stem == planner)
-    own = [PAGES[page] for page in named]
-    pages = "\n".join(own or PAGES.values())
+def test_the_options_of_a_command_are_in_the_reference(words, command):
+    page = (REFERENCE / "commands" / f"{words.replace(' ', '-')}.md").read_text()
     options = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
-    missing = [one.opts for one in options if not any(name in pages for name in one.opts)]
-    assert not missing, words
+    assert [one.opts for one in options if not all(name in page for name in one.opts)] == []
 
 
-def causes() -> Iterator[str]:
-    for file in (ROOT / "dltune" / "findings").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                first = node.args[0] if node.args else None
-                if isinstance(first, ast.Constant):
-                    yield str(first.value)
+def test_findings_settings_and_events_are_in_the_reference():
+    findings, settings, counted = (
+        (REFERENCE / f"{name}.md").read_text() for name in ("findings", "settings", "events")
+    )
+    assert len(RULES) > 60
+    assert [rule.name for rule in RULES if f"### {rule.name}\n" not in findings] == []
+    assert [one.name for one in SPACE if f"## {one.name}\n" not in settings] == []
+    names = [*events.HARDWARE, *events.CACHE, *events.SOFTWARE, *PRESETS]
+    names += [event.name for event in knl.EVENTS]
+    assert [name for name in names if f"`{name}`" not in counted] == []
 
 
-def test_every_finding_is_documented():
-    pages = "\n".join(PAGES.values())
-    named = set(causes())
-    assert len(named) > 60
-    assert {cause for cause in named if cause not in pages} == set()
+def test_schemas_are_in_the_reference():
+    pages = "\n".join(page.read_text() for page in (REFERENCE / "formats").glob("*.md"))
+    found = {
+        match[1]
+        for source in (ROOT / "dltune").rglob("*.py")
+        for match in re.finditer(r"\"(dltune\.[a-z-]+/\d+)\"", source.read_text())
+    }
+    newest: dict[str, int] = {}
+    for schema in found:
+        name, _, version = schema.partition("/")
+        newest[name] = max(int(version), newest.get(name, 0))
+    assert len(newest) > 15
+    assert [n for n, v in newest.items() if n not in INTERNAL and f"{n}/{v}" not in pages] == []
+
+
+def test_generated_pages_are_fresh():
+    """Else: python scripts/docs/generate.py"""
+    done = subprocess.run(
+        [sys.executable, SITE / "generate.py", "--check"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_site_builds_strictly_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mkdocs", "build", "--strict"),
+            *("--config-file", SITE / "mkdocs.yml", "--site-dir", tmp_path / "site"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site"
+    assert (site / "search" / "search_index.json").is_file()
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 80
+    styles = [style.read_text() for style in site.rglob("*.css")]
+    assert not any(re.search(r"url\([\"']?(https?:)?//", style) for style in styles)
+    for page in pages:
+        loaded = _LOADED.findall(page.read_text())
+        assert [address for address in loaded if "//" in address] == [], page
+
+
+def test_the_site_refuses_what_is_loaded_from_outside() -> None:
+    sys.path.insert(0, str(SITE))
+    try:
+        hooks = pytest.importorskip("hooks")
+    finally:
+        sys.path.remove(str(SITE))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    link = '<a href="https://example.org">a link</a> <link rel="next" href="https://a.org/b.html">'
+    assert hooks.on_post_page(link, page) == link
+    for loaded in ('<img alt="x" src="https://a.org/b.png">', "<script src=//a.org/b.js></script>"):
+        with pytest.raises(hooks.PluginError, match=r"index\.md loads"):
+            hooks.on_post_page(loaded, page)
 
 
 def anchors(text: str) -> set[str]:
-    """Of a page's headings, as GitHub and GitLab make them."""
+    """The anchors of a page's headings, as GitHub and GitLab make them."""
     headings = re.findall(r"^#+ (.+)$", _FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    for link in _LINK.findall(_FENCED.sub("", PAGES[page])):
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_links_into_the_documentation_lead_somewhere(name):
+    for link in _LINK.findall(_FENCED.sub("", (ROOT / name).read_text())):
         if "://" in link:
             continue
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
+        file, _, anchor = link.partition("#")
+        target = ROOT / (file or name)
         assert target.exists(), link
-        assert not anchor or anchor in anchors(PAGES[target]), link
+        assert not anchor or anchor in anchors(target.read_text()), link

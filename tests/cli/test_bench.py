@@ -220,7 +220,7 @@ def test_a_partial_comparison_says_so(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_documentation_names_every_option() -> None:
-    docs = (Path(__file__).parents[2] / "docs" / "explanation" / "bench.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs" / "reference" / "commands" / "bench.md").read_text()
     shown = subprocess.run(
         [sys.executable, "-m", "dltune", "bench", "--help"],
         capture_output=True,
