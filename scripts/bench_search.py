@@ -95,7 +95,7 @@ def compare(table: Table, repetitions: int, without: list[str]) -> None:
     best = named(table.best)
     print(
         f"\n{table.about}: {table.combinations} combinations, of which {len(table.recorded)} "
-        f"were recorded; the best is {best}; the job as given"
+        f"were recorded; the best is {best}; the job as found"
     )
     print(f"takes {given:.1%} more; a start {statistics.median(table.start_seconds):.1f} s, a turn "
           f"{table.turn_seconds:.2f} s")  # fmt: skip

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from dltune.cli import tables
-from dltune.documents.sections.settings import Measured, SettingsPlan, Untried
+from dltune.documents.sections.settings import SettingsPlan, Untried
 from dltune.documents.tune import Trial
-from dltune.planners.settings.effects import effects, in_words, interval
+from dltune.planners.settings.effects import effects, in_words, speed
 
 # characters of a reason in a line
 _WHY = 60
@@ -39,9 +39,9 @@ def summary(section: SettingsPlan) -> list[str]:
     else:
         found.append(f"chosen: {in_words(section.chosen)} ({section.kind})")
     if section.whole:
-        found.append(f"  compared with the job as found: {_gain(section.whole)}")
+        found.append(f"  compared with the job as found: {speed(section.whole)}")
     if section.recommended:
-        found.append(f"  compared with the recommended threads: {_gain(section.recommended)}")
+        found.append(f"  compared with the recommended threads: {speed(section.recommended)}")
     return found
 
 
@@ -85,10 +85,3 @@ def _name(untried: Untried) -> str:
 
 def _said(trial: Trial) -> str:
     return f"{in_words(trial.candidate)} against {in_words(trial.against)}: {trial.verdict}"
-
-
-def _gain(measured: Measured) -> str:
-    return (
-        f"{1 / measured.ratio:.2f}x as fast (step time ratio {measured.ratio:.3f}, "
-        f"{interval(measured)}, {measured.rounds} rounds)"
-    )

@@ -78,7 +78,7 @@ def measure(
         other = next(s.title for s in sides if kinds[s.name] == "whole")
         raise UsageError(
             f"the command trains in {trains}, but ends before a step repeats in {other}",
-            remedy="let it train for more steps in both, or set timed = 'whole'",
+            remedy="let the job train for more steps in both, or set timed = 'whole'",
         )
     kind = kinds[sides[-1].name]
     limits = limits_for(config, kind)

@@ -40,7 +40,7 @@ ENOUGH = 6.0
 RECORDED = 4
 LOOKS_A_SECOND = 50
 PLAIN, RECORDING = 1, 2
-SHORT = "let it train for more steps, or reduce rounds_per_launch or seconds_per_turn"
+SHORT = "let the job train for more steps, or reduce rounds_per_launch or seconds_per_turn"
 
 
 @dataclass
@@ -248,7 +248,7 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
         if not turns:
             raise UsageError(
                 f"no step of the job in {observer.side.title} could be timed",
-                remedy="let it train for more steps",
+                remedy="let the job train for more steps",
             )
         made.steps[name] = [turn.steps for turn in turns]
         steps = [step for turn in turns for step in turn.steps]

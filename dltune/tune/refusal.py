@@ -48,7 +48,7 @@ def ended(tried: Tried, log: Path) -> RefusedError:
     message = f"the job ended with exit code {code} before enough steps were measured"
     if code:
         return failed(JobFailed(message, code), log, f"exit code {code} while it was measured")
-    return failed(UsageError(message, remedy="let it train for more steps"), log)
+    return failed(UsageError(message, remedy="let the job train for more steps"), log)
 
 
 def no_effect(candidate: Candidate, choice: Choice, why: str) -> RefusedError:

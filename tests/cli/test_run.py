@@ -95,8 +95,8 @@ def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:
     told = dry_run("--partial")
     assert told.returncode == 0, told.stderr
     assert "settings: precision=mixed_bfloat16, onednn_caller=works" in told.stdout
-    assert "lossy, which changes what the job computes: precision" in told.stdout
-    assert "onednn=on: it is set already (TF_ENABLE_ONEDNN_OPTS=0 in the env" in told.stdout
+    assert "lossy settings, which change the job's results: precision" in told.stdout
+    assert "onednn=on: already set (TF_ENABLE_ONEDNN_OPTS=0 in the env" in told.stdout
     assert "affinity=by-rank" in told.stdout
 
 

@@ -55,14 +55,14 @@ def test_a_command_that_there_is_not(tmp_path: Path) -> None:
 
 def test_unknown_settings(tmp_path: Path) -> None:
     refused(
-        dltune(tmp_path, "--only", "treads", *JOB), "no setting 'treads'", "did you mean threads"
+        dltune(tmp_path, "--only", "treads", *JOB), "no setting 'treads'", "use threads"
     )
     refused(dltune(tmp_path, "--without", "alocator", *JOB), "no setting 'alocator'", "allocator")
 
 
 def test_nothing_left_to_try(tmp_path: Path) -> None:
     done = dltune(tmp_path, "--only", "precision", *JOB)
-    refused(done, "nothing to try", "precision: it is lossy", "--allow")
+    refused(done, "no setting can be tried", "precision: it is lossy", "--allow")
 
 
 @pytest.mark.parametrize("budget", ["0", "soon", "-3m", "10d"])
@@ -116,7 +116,7 @@ def state(folder: Path, **changes: object) -> Path:
 
 
 def test_nothing_to_take_up(tmp_path: Path) -> None:
-    refused(dltune(tmp_path, "--resume", *JOB), "no search to take up", "plan.tune.json")
+    refused(dltune(tmp_path, "--resume", *JOB), "no search to continue", "plan.tune.json")
 
 
 def test_an_unfinished_search_is_not_written_over(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_unfinished_search_is_not_written_over(tmp_path: Path) -> None:
     [
         ({"command": ("python", "other.py")}, "another job: python other.py"),
         ({"machine": "0123"}, "another machine: 0123"),
-        ({"options": (Choice("threads", "2x1"),)}, "other choices: threads=2x1"),
+        ({"options": (Choice("threads", "2x1"),)}, "other candidates: threads=2x1"),
     ],
 )
 def test_the_state_of_another_search(tmp_path: Path, changes: dict[str, object], told: str) -> None:
@@ -145,7 +145,7 @@ def test_a_plan_with_more_than_settings_is_not_written_over_by_going_on(tmp_path
     plan = plans.bare(topology.local(), sections=sections)
     (tmp_path / "plan.json").write_bytes(before := msgspec.json.encode(plan))
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
-    refused(done, "plan.json has more than settings: io", "--into plan.json")
+    refused(done, "plan.json has other sections than settings: io", "--into plan.json")
     assert (tmp_path / "plan.json").read_bytes() == before
 
 
@@ -159,7 +159,7 @@ def test_plans_of_like_names_have_states_of_their_own(tmp_path: Path) -> None:
 def test_a_budget_that_is_spent_already(tmp_path: Path) -> None:
     state(tmp_path)
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", "--budget", "30s", *JOB)
-    refused(done, "has spent 30s already", "--budget")
+    refused(done, "has already used 30s", "--budget")
 
 
 def test_a_damaged_state(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_damaged_state(tmp_path: Path) -> None:
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
     refused(
         done,
-        "plan.tune.json is not usable",
+        "plan.tune.json is invalid",
         "trials[0].ratios must be finite and above 0, got -1.0",
     )
 
@@ -194,10 +194,10 @@ SECTION = SettingsPlan(
             "rounding",
             "no difference seen",
             Measured(1.001, None, None, 0.995, 5),
-            "a gain of 1.5% is not in sight",
+            "a gain of 1.5% is unlikely",
         ),
     ),
-    untried=(Untried("precision", None, "it is lossy, which only --allow lossy permits"),),
+    untried=(Untried("precision", None, "it is lossy; --allow lossy would try it"),),
     seconds=300.0,
     partial=None,
 )
@@ -210,15 +210,15 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0.770 to 0.830" in told
     assert "precision: it is lossy" in told
     assert "chosen: batch_norm=fused (rounding)" in told
-    assert "1.25x as fast (0.800 of the step time, 0.780 to 0.820 with 99%" in told
+    assert "1.25x as fast (time ratio 0.800, 99 % interval 0.780 to 0.820, 12 rounds)" in told
     assert "1.22x as fast" in told
 
 
 def test_a_result_without_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
     tune_tables.show(msgspec.structs.replace(SECTION, chosen=(), whole=None, partial="interrupted"))
     told = capsys.readouterr().out
-    assert "this result is partial: interrupted" in told
-    assert "chosen: the job as it was given" in told
+    assert "incomplete result: interrupted" in told
+    assert "chosen: the job as found" in told
 
 
 def test_what_explain_adds() -> None:
@@ -233,15 +233,15 @@ def test_what_a_start_waits_for_is_told_while_it_does() -> None:
     view = View()
     refreshed = []
     view.refresh = lambda: refreshed.append(view.summary().split("; ")[0])
-    view.progress(Progress("starting the job as given", (), {}, 60.0))
+    view.progress(Progress("starting the job as found", (), {}, 60.0))
     for what in ("", "building the plugin", "", ""):
         view.waits_for(what)
     view.waits_for("building the plugin")
-    view.progress(Progress("beside the job as given", (), {}, 50.0))
+    view.progress(Progress("comparing with the job as found", (), {}, 50.0))
     assert refreshed == [
-        "starting the job as given",
+        "starting the job as found",
         "building the plugin",
-        "starting the job as given",
+        "starting the job as found",
         "building the plugin",
-        "beside the job as given",
+        "comparing with the job as found",
     ]

@@ -94,7 +94,7 @@ def test_ranks(
         )
     try:
         until = time.monotonic() + 480
-        while f"{tried} beside the job as given: " not in err.read_text():
+        while f"{tried} against the job as found: " not in err.read_text():
             assert found.poll() is None, err.read_text()
             assert time.monotonic() < until, err.read_text()
             time.sleep(0.5)

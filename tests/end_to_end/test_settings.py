@@ -149,4 +149,4 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
 def test_apply_says_that_it_cannot(plan: Path) -> None:
     code = f"import dltune; dltune.apply({str(plan)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert "set at the job's start" in done.stderr
+    assert "set before the job starts" in done.stderr

@@ -70,7 +70,7 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
     found = tune(tmp_path, *options, "--", *job(tmp_path))
     assert found.stderr is not None
     for line in found.stderr:
-        if "kept beside the job as given: helps" in line:
+        if "kept against the job as found: helps" in line:
             found.send_signal(signal.SIGINT)
             break
     out, err = found.communicate(timeout=120)
@@ -80,7 +80,7 @@ def test_interrupted_and_taken_up(tmp_path: Path) -> None:
     assert made.partial == "interrupted"
     assert made.chosen == (KEPT,)
     assert made.whole is None
-    assert "this result is partial" in out
+    assert "incomplete result" in out
     assert (tmp_path / "plan.tune.json").exists()
 
     again = tune(tmp_path, *options, "--resume", "--", *job(tmp_path))

@@ -37,7 +37,7 @@ def verdict(metric: str = "step_time", outcome: doc.Outcome = "pass", **changed)
         "base": 0.010,
         "head": 0.0101,
         "rounds": 12,
-        "why": "the whole interval lies within the limit",
+        "why": "the whole interval is at or below the limit",
     }
     return doc.Verdict(**(values | changed))
 

@@ -78,14 +78,14 @@ def test_the_allocator_keeps_what_is_freed() -> None:
 def test_what_it_would_change_is_measured_without_it(kind, metric, left) -> None:
     variables, notes = given(KEPT, kind, (*TIME, Limit(metric, ratio=1.1)))
     assert ("GLIBC_TUNABLES" not in variables()) == left
-    assert (notes == [f"the allocator is left as it is, since {metric} is measured"]) == left
+    assert (notes == [f"the allocator stays unchanged because {metric} is measured"]) == left
 
 
 def test_the_user_s_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
     variables, notes = given(KEPT)
     assert "GLIBC_TUNABLES" not in variables()
-    assert notes == ["the allocator is the environment's: MALLOC_ARENA_MAX=2"]
+    assert notes == ["the allocator stays unchanged because the user sets it: MALLOC_ARENA_MAX=2"]
 
 
 def test_an_allocator_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_an_allocator_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_fixed_addresses_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "text", lambda path: "0")
-    assert "addresses are not drawn anew here" in given()[1][0]
+    assert "address randomisation is off" in given()[1][0]
 
 
 def test_two_checkouts_begin_alike(project: Path, tmp_path: Path) -> None:

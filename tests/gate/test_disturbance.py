@@ -45,14 +45,14 @@ def test_what_the_hypervisor_took_is_taken_again(machine: Machine) -> None:
     assert not turn(machine, found)
     (told,) = found.notes
     assert "the hypervisor gave CPU time to other machines" in told
-    assert told.endswith("1 turn of both sides")
+    assert told.startswith("1 pair of turns repeated")
 
 
 @pytest.mark.parametrize(
     ("account", "told"),
     [
-        ({"throttled": 0.11}, "a CPU quota was used up in 1 of 2 turns of both sides"),
-        ({"waited": 0.06}, "memory was short in 1 of 2 turns of both sides"),
+        ({"throttled": 0.11}, "the CPU quota was used up in 1 of 2 pairs of turns"),
+        ({"waited": 0.06}, "memory was short of demand in 1 of 2 pairs of turns"),
     ],
 )
 def test_what_the_change_may_have_done_is_told_and_counts(
@@ -76,8 +76,8 @@ def test_a_machine_that_is_always_disturbed_is_measured_as_it_is(machine: Machin
     assert again.count(True) == found.again
     assert again.count(False) == found.kept >= 2 * found.again - 2
     taken, counted = found.notes
-    assert f"{found.again} turns" in taken
-    assert counted.endswith(f"in {found.kept} of {found.kept} turns of both sides")
+    assert f"{found.again} pairs of turns" in taken
+    assert counted.endswith(f"in {found.kept} of {found.kept} pairs of turns")
 
 
 def test_here() -> None:

@@ -80,7 +80,7 @@ def test_limits_are_held_when_asked_for(run) -> None:
 def test_without_the_option_they_are_skipped(run) -> None:
     done = run()
     assert "1 passed, 7 skipped" in done.stdout, done.stdout + done.stderr
-    assert "held with --dltune-gate" in done.stdout
+    assert "checked only with --dltune-gate" in done.stdout
 
 
 def test_a_faulty_configuration_is_an_error_of_use(run) -> None:

@@ -132,7 +132,7 @@ def test_it_is_shown_whatever_it_is_called(name: str) -> None:
     (row,) = table.rows
     assert row[2:] == ("1 ms", "2 ms", "1 ms", "900 us to 1.1 ms", "changed")
     text = formats.markdown(result)
-    assert "what got slower in a step" in text
+    assert "slower parts of a step" in text
     assert "<script" not in text
     assert len(text.splitlines()) == len(formats.markdown(result).split("\n")) - 1
 

@@ -160,7 +160,7 @@ def test_a_dirty_work_tree_is_refused(project: Path) -> None:
     (project / "new.txt").write_text("in no commit, but not known to git either")
     worktrees.require_clean(repo)
     (project / "job.py").write_text("changed")
-    with pytest.raises(UsageError, match=r"changes that are in no commit: job\.py"):
+    with pytest.raises(UsageError, match=r"uncommitted changes: job\.py"):
         worktrees.require_clean(repo)
 
 
@@ -193,7 +193,7 @@ def test_a_file_of_this_checkout_by_its_whole_name_is_refused(project: Path) -> 
     repo = worktrees.repository(project)
     require_own_files(repo, ["python", "job.py", "/etc/hostname", "--data=/etc"])
     for argument in (str(project / "job.py"), f"--script={project / 'job.py'}"):
-        with pytest.raises(UsageError, match="base and head would both run it"):
+        with pytest.raises(UsageError, match="base and head would run the same file"):
             require_own_files(repo, ["python", argument])
 
 

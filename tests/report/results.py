@@ -38,7 +38,7 @@ def gated(outcome: gate.Outcome) -> gate.Result:
         base=0.1,
         head=0.12,
         rounds=4,
-        why="the whole interval lies beyond the limit",
+        why="the whole interval is above the limit",
     )
     return gate.Result(
         schema=gate.RESULT_SCHEMA,

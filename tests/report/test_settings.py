@@ -37,15 +37,15 @@ def test_each_trial_has_its_row_its_figures_and_its_verdict() -> None:
     labels = [e.attributes["aria-label"] for e in found.of("svg") if e.attributes.get("role")]
     assert labels == [
         "batch_norm=fused: helps 0.860 (0.840 to 0.890)",
-        "allocator=tcmalloc, beside batch_norm=fused: helps 0.930 (0.900 to 0.970)",
-        "xla=auto, beside batch_norm=fused: hurts 2.400 (1.800 to ∞)",
-        "input_threads=1, beside batch_norm=fused: no difference seen 1.002 (0.990 to 1.010)",
+        "allocator=tcmalloc, with batch_norm=fused: helps 0.930 (0.900 to 0.970)",
+        "xla=auto, with batch_norm=fused: hurts 2.400 (1.800 to ∞)",
+        "input_threads=1, with batch_norm=fused: no difference seen 1.002 (0.990 to 1.010)",
         "threads=2x1: not proven 1.166 (0.994 to 1.517)",
         "onednn=off: undecided 1.100 (too few rounds for an interval)",
         "jit_compile=on: failed",
         "steps_per_execution=8: no effect",
         "all that was chosen: 0.800 (0.780 to 0.830)",
-        "the same over the recommended threads: 0.850 (0.820 to 0.900)",
+        "all that was chosen, against the recommended threads: 0.850 (0.820 to 0.900)",
     ]
     texts = [e.text for e in found.of("span")]
     for label in labels:
@@ -55,8 +55,8 @@ def test_each_trial_has_its_row_its_figures_and_its_verdict() -> None:
 
 def test_the_tables_have_all_that_was_tried_and_all_that_was_not() -> None:
     found = shown(exhibits.settings())
-    tried = table(found, "Step times over those of the job without it")
-    for word in ("hurts", "99.5%: 1.800 to ∞", "the job ended with code 1", "rounding"):
+    tried = table(found, "Time ratio: step time with the setting")
+    for word in ("hurts", "1.800 to ∞ (99.5 %)", "the job ended with code 1", "rounding"):
         assert word in tried
     not_tried = table(found, "were not tried")
     assert "mpi_yieldany" in not_tried
@@ -66,17 +66,18 @@ def test_the_tables_have_all_that_was_tried_and_all_that_was_not() -> None:
 def test_what_was_found() -> None:
     told = parsed_found(shown(exhibits.settings()))
     assert told == (
-        "With allocator=tcmalloc, batch_norm=fused a step takes 0.800 of its time as given (99% "
-        "interval 0.780 to 0.830, 14 rounds), and 0.850 of that under the recommended threads."
+        "Compared with the job as found, the job with allocator=tcmalloc, batch_norm=fused is "
+        "1.25x as fast (time ratio 0.800, 99 % interval 0.780 to 0.830, 14 rounds). Compared with "
+        "the recommended threads, it is 1.18x as fast."
     )
     unproven = shown(msgspec.structs.replace(exhibits.settings(), whole=None, recommended=None))
     assert parsed_found(unproven) == (
-        "Chosen: allocator=tcmalloc, batch_norm=fused; what it gains as a whole was not measured."
+        "Chosen: allocator=tcmalloc, batch_norm=fused; the total gain was not measured."
     )
     nothing = msgspec.structs.replace(exhibits.settings(), chosen=(), whole=None, recommended=None)
     found = shown(nothing)
-    assert parsed_found(found).startswith("No setting around the ops was found to make")
-    assert "Chosen: the job as given" in found.of("main")[0].text
+    assert parsed_found(found).startswith("No setting was proven to make")
+    assert "Chosen: the job as found" in found.of("main")[0].text
 
 
 def parsed_found(found: Page) -> str:
@@ -89,7 +90,7 @@ def test_a_section_without_trials() -> None:
         partial="interrupted",
     )  # fmt: skip
     text = shown(bare).of("main")[0].text
-    assert "This search is partial: interrupted." in text
+    assert "The search is incomplete: interrupted." in text
     assert "not tried" not in text
 
 

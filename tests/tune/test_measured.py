@@ -179,7 +179,7 @@ def test_what_crashes_or_hangs_or_has_no_effect_is_refused_and_others_stand(
         assert "this job cannot stand XLA" in dies.why
         assert isinstance(hangs, Refused)
         assert hangs.verdict == "failed"
-        assert "without news before its first step" in hangs.why
+        assert "no message for 15 s before its first step" in hangs.why
         assert found.start(FAST) is None
         assert len(found.round([AS_GIVEN, FAST])) == 2
         jobs = sessions(found)
@@ -216,12 +216,12 @@ def test_a_job_that_ends_too_early() -> None:
         refused = found.start(AS_GIVEN)
         assert isinstance(refused, Refused)
         assert isinstance(found.error, UsageError)
-        assert found.error.remedy == "let it train for more steps"
+        assert found.error.remedy == "let the job train for more steps"
     with evaluator("--steps", "20") as found:
         refused = found.start(AS_GIVEN)
         assert isinstance(refused, Refused)
         assert isinstance(found.error, UsageError)
-        assert found.error.remedy == "let it train for more steps"
+        assert found.error.remedy == "let the job train for more steps"
 
 
 def test_what_was_expected_and_not_started_is_ended() -> None:

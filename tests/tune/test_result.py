@@ -15,7 +15,7 @@ from dltune.tune.search import Search
 
 
 def told(search: Search, partial: str | None = None) -> SettingsPlan:
-    before = [Untried("xla", None, "it was left out")]
+    before = [Untried("xla", None, "excluded by --only or --without")]
     made = section(search, command=["train"], untried=before, seconds=60.0, partial=partial)
     assert not list(faults(made))
     return made
@@ -40,7 +40,7 @@ def test_a_search_that_found_something() -> None:
     assert made.recommended.ratio == pytest.approx(0.8)
     verdicts = {(e.choices, e.beside): e.verdict for e in made.effects}
     assert verdicts[candidate("b"), AS_GIVEN] == "hurts"
-    assert made.untried == (Untried("xla", None, "it was left out"),)
+    assert made.untried == (Untried("xla", None, "excluded by --only or --without"),)
     assert made.partial is None
 
 

@@ -66,7 +66,7 @@ def test_what_is_for_another_framework_is_left_out() -> None:
     assert not any("b" in str(started) for started in evaluator.started)
     told = section(search, command=("job",), untried=(), seconds=1.0, partial=None)
     assert [(one.setting, one.why) for one in told.untried] == [
-        ("b", "it is for jobs of TensorFlow")
+        ("b", "it applies only to TensorFlow jobs")
     ]
 
 

@@ -107,7 +107,7 @@ def test_a_gain_that_shows_but_is_not_proven_is_not_called_no_difference() -> No
 def test_one_side_of_1_by_chance_or_by_little_is_no_difference() -> None:
     by_chance = [1.6, 0.8, 1.9, 0.9, 1.3, 1.04, 1.7, 0.7, 1.05, 1.2, 0.9, 1.5]
     assert trial(by_chance) == Judgement(
-        "no difference seen", "not told apart in 12 rounds, which differ by 31%"
+        "no difference seen", "no difference proven in 12 rounds, which vary by 31%"
     )
     by_little = [1.5, 1.01, 1.01, 1.4, 1.02, 1.01, 1.6, 1.02, 0.6, 1.01, 1.02, 1.02]
     assert verdict_of(by_little, CONFIDENCE) == "no difference seen"

@@ -24,6 +24,17 @@ def in_words(choices: Sequence[Choice]) -> str:
     return ", ".join(map(str, choices)) or "the job as found"
 
 
+def speed(found: Measured) -> str:
+    """The gain as a person reads it."""
+    bounds = interval(found)
+    if found.low is not None or found.high is not None:
+        bounds = f"{found.confidence * 100:g} % interval {bounds}"
+    return (
+        f"{1 / found.ratio:.2f}x as fast (time ratio {found.ratio:.3f}, {bounds}, "
+        f"{found.rounds} rounds)"
+    )
+
+
 def effects(section: SettingsPlan) -> Table:
     """What helps first, and of one verdict what is fastest."""
     heads = (
@@ -40,13 +51,13 @@ def effects(section: SettingsPlan) -> Table:
     return Table(title, columns(*heads), [_row(one) for one in sorted(section.effects, key=_rank)])
 
 
-def interval(found: Measured, level: str = " % interval") -> str:
-    """The confidence and both ends of the interval, or that there are too few rounds for one."""
+def interval(found: Measured) -> str:
+    """Both ends, or that there are too few rounds for them."""
     if found.low is None and found.high is None:
         return "too few rounds for an interval"
     low = "0" if found.low is None else f"{found.low:.3f}"
     high = "∞" if found.high is None else f"{found.high:.3f}"
-    return f"{found.confidence * 100:g}{level} {low} to {high}"
+    return f"{low} to {high}"
 
 
 def _row(effect: Effect) -> tuple[Cell, ...]:
@@ -56,7 +67,7 @@ def _row(effect: Effect) -> tuple[Cell, ...]:
         in_words(effect.beside) if effect.beside else "-",
         effect.verdict,
         f"{found.ratio:.3f}" if found else "",
-        interval(found, " %:") if found else "",
+        f"{interval(found)} ({found.confidence * 100:g} %)" if found else "",
         str(found.rounds) if found else "",
         effect.kind,
         Prose(effect.why),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.planners.settings.applied import Applied
-from dltune.planners.settings.effects import effects, in_words, interval, picture
+from dltune.planners.settings.effects import effects, in_words, picture, speed
 from dltune.planners.settings.space import by_name
 from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Piece, Prose, Table, columns
@@ -50,12 +50,14 @@ def _headline(section: SettingsPlan) -> Headline:
         chosen = in_words(section.chosen)
         return Headline(0, f"Chosen: {chosen}; the total gain was not measured.")
     sentence = (
-        f"With {in_words(section.chosen)} the job is {1 / found.ratio:.2f}x as fast as found "
-        f"(step time ratio {found.ratio:.3f}, {interval(found)}, {found.rounds} rounds)"
+        f"Compared with the job as found, the job with {in_words(section.chosen)} is "
+        f"{speed(found)}."
     )
     if better := section.recommended:
-        sentence += f", and {1 / better.ratio:.2f}x as fast as with the recommended threads"
-    return Headline(0, sentence + ".")
+        sentence += (
+            f" Compared with the recommended threads, it is {1 / better.ratio:.2f}x as fast."
+        )
+    return Headline(0, sentence)
 
 
 def announced(applied: Applied) -> Iterator[str]:

@@ -137,7 +137,7 @@ def test_a_section_on_threads_goes_before(tmp_path):
     placed = applied(both, MACHINE, JOB, {}, placed=True)
     assert placed.means.uniform is None
     assert [choice.setting for choice in placed.choices] == ["onednn"]
-    assert "decided elsewhere" in placed.left[0]
+    assert "another section of the plan or the launcher" in placed.left[0]
 
 
 def test_a_job_without_tensorflow_has_not_been_run_with_the_settings(tmp_path):
@@ -156,7 +156,7 @@ def test_a_job_without_tensorflow_has_not_been_run_with_the_settings(tmp_path):
         (("onednn", "maybe"), "onednn=maybe"),
         (("threads", "0x1"), "threads=0x1"),
         (("affinity", "one-per-core"), "affinity=one-per-core"),
-        (("ranks", "2"), "another number of ranks"),
+        (("ranks", "2"), "does not mark its number of ranks"),
         (("horovod", "gloo"), "horovodrun"),
         (("input_threads", "-1"), "input_threads=-1"),
     ],

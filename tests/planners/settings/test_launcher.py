@@ -34,9 +34,9 @@ def test_a_command_without_placeholders_is_left_alone():
         (("horovodrun", "-np", "{ranks:two}"), r"\{ranks:two\}.*no number"),
         (("horovodrun", "-np", "{ranks:2}", "{batch:}"), r"\{batch:\}.*no number"),
         (("python", "{batch:64}"), "needs {ranks:N}"),
-        (("a", "{ranks:2}", "{ranks:4}"), "says 2, 4"),
-        (("a", "{ranks:0}"), "says 0"),
-        (("a", "{ranks:3}", "{batch:64}"), "no multiple of its 3 ranks"),
+        (("a", "{ranks:2}", "{ranks:4}"), "must be one number above 0, got 2, 4"),
+        (("a", "{ranks:0}"), "must be one number above 0, got 0"),
+        (("a", "{ranks:3}", "{batch:64}"), "not a multiple of its 3 ranks"),
     ],
 )
 def test_placeholders_that_make_no_sense_are_refused(words, complaint):

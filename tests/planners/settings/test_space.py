@@ -93,7 +93,7 @@ def test_ranks_are_for_commands_that_say_what_changes_with_them():
     assert Applied((), chosen).command(where.command) == (
         *("horovodrun", "--gloo", "-np", "4", "python", "train.py", "12"),
     )
-    with pytest.raises(UsageError, match="no multiple"):
+    with pytest.raises(UsageError, match="not a multiple"):
         ranks.means("5", where)
 
 
