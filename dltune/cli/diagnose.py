@@ -28,25 +28,34 @@ if TYPE_CHECKING:
 PID_SECONDS = 20.0
 
 
-@click.command("diagnose")
+@click.command(
+    "diagnose", epilog="\b\nExample:\n  dltune diagnose -o diagnosis.html -- python train.py"
+)
 @click.option(
     "--budget",
     type=Duration(),
     default="90s",
     show_default=True,
-    help="How long to look, once the framework is there. With --pid at most 20 s.",
+    help="Observe for this long after the framework is imported (with --pid at most 20s).",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A page, or with .json data.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the result to this file: an HTML page, or data if the name ends in .json.",
+)
 @click.option(
     "--plan",
     "plan_path",
     type=click.Path(path_type=Path),
-    help="Write what dltune can apply by itself, for `dltune run --plan`.",
+    help="Write the settings that dltune can apply to this plan, for `dltune run --plan`.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
-@click.option("--pid", type=click.IntRange(min=1), help="Look at a job that runs, from outside.")
-@click.option("--keep-running", is_flag=True, help="Let the job go on when all is seen.")
-@click.option("--verbose", is_flag=True, help="Let the job's own output through, to stderr.")
+@click.option("--overwrite", is_flag=True, help="Replace existing output files.")
+@click.option(
+    "--pid", type=click.IntRange(min=1), help="Observe this running process and its children."
+)
+@click.option("--keep-running", is_flag=True, help="Let the job continue after the diagnosis.")
+@click.option("--verbose", is_flag=True, help="Show the job's own output on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="[FILES... | -- CMD...]")
 def command(
@@ -60,25 +69,26 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Why training is slow here, and what to do: the most costly first.
+    """Find out why a training job is slow, and how to fix it.
 
-    Starts CMD, looks at what is cheap to see while it runs, measures its ops, ends it, and names at
-    most five causes. Or looks at a job that runs (--pid), or at what was measured before (FILES:
-    profiles, reports of io-report and horovod-report).
+    dltune starts CMD, observes it, measures its ops and stops it. Then it lists at most five
+    causes, the most costly first, each with a fix and the expected gain. With --pid, dltune
+    observes a job that is already running. With FILES, it uses saved profiles and reports of
+    io-report and horovod-report, or prints a saved diagnosis again.
     """
     from dltune.cli import interrupts
-    from dltune.cli.diagnose_tables import show
+    from dltune.cli.diagnose_tables import next_step, show
 
     if (pid is not None) + bool(job) != 1:
         raise UsageError(
-            "name one thing to look at",
-            remedy="a command after --, or --pid PID, or files of earlier measurements",
+            "diagnose needs exactly one of: a command, --pid, files",
+            remedy="give a command after --, or --pid PID, or files of earlier measurements",
         )
     measured = bool(job) and all(name.endswith((".json", ".json.gz")) for name in job)
     if (keep_running or verbose) and (pid is not None or measured):
         raise UsageError(
-            "--keep-running and --verbose are for a job that dltune starts",
-            remedy="leave them out, or give the command after --",
+            "--keep-running and --verbose need a job that dltune starts",
+            remedy="remove them, or give a command after --",
         )
     results.require_apart(map(Path, job) if measured else (), (output, plan_path))
     with (
@@ -98,10 +108,11 @@ def command(
             written = [output, plan_path if chosen else None]
             results.tell(looked.diagnosis, show, as_json=as_json, written=written)
             if plan_path and not chosen:
-                stays = f"; {plan_path} is from before" if plan_path.exists() else ""
-                click.echo(
-                    f"no plan: dltune can apply none of the cures by itself{stays}", err=True
-                )
+                stays = f"; {plan_path} is unchanged" if plan_path.exists() else ""
+                click.echo(f"no plan written: dltune can apply none of the fixes{stays}", err=True)
+            words = next_step(looked.diagnosis, looked.command, plan_path if chosen else None)
+            if words and not as_json:
+                click.echo(f"\n{words}")
 
         if pid is not None:
             looked = _running(pid, min(budget, PID_SECONDS))
@@ -115,7 +126,8 @@ def command(
         sys.exit(looked.code)
     if looked.code:
         raise JobFailed(
-            f"the job ended with exit code {looked.code}; the diagnosis stands", looked.code
+            f"the job ended with exit code {looked.code}; the diagnosis covers the time until then",
+            looked.code,
         )
 
 
@@ -163,7 +175,9 @@ def _job(
     from dltune.tensorflow.instructions import lacking_in
 
     if os.environ.get("DLTUNE_DISABLE") == "1":
-        raise UsageError("DLTUNE_DISABLE=1 is set, which keeps dltune out of every job")
+        raise UsageError(
+            "DLTUNE_DISABLE=1 keeps dltune out of every job", remedy="unset DLTUNE_DISABLE"
+        )
     require_executable(job[0])  # before the machine's roofs are measured
     error = ended = None
     began = time.monotonic()
@@ -216,7 +230,7 @@ def _job(
             why, nothing = trouble, True  # the job is not to end for it
         if goes_on:
             with contextlib.suppress(OSError):
-                click.echo("all is seen; the job goes on", err=True)
+                click.echo("diagnosis complete; the job continues", err=True)
             for _ in running.events(1.0):
                 pass
             code = running.exit_code
@@ -240,7 +254,7 @@ def _running(pid: int, seconds: float) -> Looked:
         # a launcher, or a shell, is not what works
         works = max(tree.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
         watch = JobWatch(pid, works, {})
-        line.show(f"watching pid {pid} for {seconds:.0f} s", ())
+        line.show(f"observing pid {pid} for {seconds:.0f} s", ())
         try:
             while watch.seconds < seconds and watch.watching:
                 time.sleep(0.2)
@@ -249,7 +263,7 @@ def _running(pid: int, seconds: float) -> Looked:
         seen = watch.end(f"pid {pid}")
     if seen.observation:
         seen = replace(seen, observation=unsettled(seen.observation))
-    why = "from outside no steps can be seen: start the job with dltune diagnose -- CMD"
+    why = "--pid cannot measure steps; start the job with `dltune diagnose -- CMD`"
     looked = _looked(seen, f"pid {pid}", watch.seconds, why, ended)
     return replace(looked, code=ended.exit_code) if ended else looked
 
@@ -272,7 +286,7 @@ def _files(paths: Sequence[Path]) -> Looked:
         if more:
             raise UsageError(
                 f"{first.path} and {more[0].path} are both {kind} documents",
-                remedy="give one of each kind; dltune compare tells two apart",
+                remedy="pass one file of each kind; `dltune compare` compares two profiles",
             )
     seen = Seen()
     for loaded in every:
@@ -285,13 +299,13 @@ def _files(paths: Sequence[Path]) -> Looked:
             seen = replace(seen, horovod=document)
         elif not isinstance(document, Diagnosis):
             raise UsageError(
-                f"{loaded.path} is of a kind that nothing is diagnosed from",
-                remedy="give profiles, reports of io-report and horovod-report, or a diagnosis",
+                f"{loaded.path} is a {loaded.kind} document, which diagnose cannot use",
+                remedy="pass a profile, reports of io-report and horovod-report, or a diagnosis",
             )
         elif len(every) > 1:  # it rests on what is in no file
             raise UsageError(
-                f"{loaded.path} is a diagnosis, which is told by itself",
-                remedy="leave it out, or the other files; dltune report shows them on one page",
+                f"{loaded.path} is a diagnosis, which cannot be combined with other files",
+                remedy="pass it alone, or use `dltune report` to show all files on one page",
             )
         else:
             return Looked(document)
@@ -304,7 +318,7 @@ def _looked(
     from dltune.findings.diagnosis import diagnose
     from dltune.machine import topology
 
-    partial = f"ended by {ended}" if ended else None
+    partial = f"stopped by {ended}" if ended else None
     documents: list[tuple[str, msgspec.Struct]] = []
     machine = topology.local() if seen.observation else None
     if seen.profile:

@@ -1,27 +1,51 @@
-"""A diagnosis on the terminal: the limit of a step, then the findings."""
+"""A diagnosis on the terminal: the step time and its limit, the findings, the next command."""
 
 from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from dltune.cli.results import LONGEST, show_finding, show_unseen
 from dltune.documents.diagnosis import Diagnosis
-from dltune.findings.words import NOTHING, further, limit
+from dltune.findings.words import NOTHING, further, limit, sentence
 from dltune.visible import visible
 
 
 def show(diagnosis: Diagnosis) -> None:
     if diagnosis.step:
-        click.echo(limit(diagnosis.step))
+        click.echo(sentence(limit(diagnosis.step)))
     elif diagnosis.no_step:
-        click.echo(f"no step was measured: {visible(diagnosis.no_step, LONGEST)}")
+        click.echo(f"No step was measured: {visible(diagnosis.no_step, LONGEST)}")
+    if diagnosis.partial:
+        click.echo(f"The diagnosis is incomplete: {visible(diagnosis.partial, LONGEST)}")
     if not diagnosis.findings:
-        click.echo(NOTHING)
-    if words := further(diagnosis):
-        click.echo(words)
+        click.echo(sentence(NOTHING))
     for number, finding in enumerate(diagnosis.findings, 1):
         click.echo()
         show_finding(finding, f"{number}. ", "   ")
         if finding.apply:
-            click.echo(f"   --plan applies it: {', '.join(map(str, finding.apply))}")
+            click.echo(f"   --plan applies: {', '.join(map(str, finding.apply))}")
     show_unseen(diagnosis.unseen)
+
+
+def next_step(diagnosis: Diagnosis, job: Sequence[str], plan: Path | None) -> str:
+    """The next command to type, or an empty string. `plan`: the plan that was written."""
+    if not diagnosis.findings:
+        return sentence(words) if (words := further(diagnosis)) else ""
+    command = visible(shlex.join(job), LONGEST) if job else "CMD"
+    if plan:
+        return f"Next: dltune run --plan {shlex.quote(str(plan))} -- {command}"
+    if any(finding.apply for finding in diagnosis.findings):
+        return (
+            "Next: repeat with --plan plan.json, then start the job with "
+            f"`dltune run --plan plan.json -- {command}`."
+        )
+    if names := dict.fromkeys(name for one in diagnosis.findings for name in one.try_next):
+        return (
+            f"Next: `dltune tune --only {','.join(names)} -- {command}` measures these settings "
+            "on the job."
+        )
+    return "Next: apply the first fix, then run `dltune diagnose` again."

@@ -17,7 +17,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.machine import Machine
 from dltune.documents.observation import Observation
 from dltune.findings import registry
-from dltune.findings.looked import few
+from dltune.findings.looked import LEAST_LOOKS, few
 from dltune.findings.python.beside_steps import at_steps
 from dltune.findings.seen import Seen
 
@@ -73,9 +73,12 @@ def _too_few_looks(observation: Observation | None) -> Iterator[str]:
     if observation is None or not few(observation):
         return
     if observation.python:
-        yield "what Python does: there was time for a few looks alone"
+        yield (
+            f"Python: {observation.python.looks} samples of the main thread are too few, "
+            f"{LEAST_LOOKS} are needed"
+        )
     elif not observation.unseen:
-        yield "what Python does: its main thread was not seen"
+        yield "Python: no sample of the main thread"
 
 
 def _of_all_time(finding: Finding, seen: Seen) -> Finding:

@@ -61,6 +61,11 @@ def where(share: Share) -> str:
     return f" at {share.lines[0].where}" if share.lines else ""
 
 
+def often(share: Share) -> str:
+    """The same, ready to follow a sentence."""
+    return f"; Python was most often{where(share)}" if share.lines else ""
+
+
 def lock_share(seen: Seen) -> float:
     """Share of looks that found both the main thread and a generator of the input pipeline in
     Python, at the least: one of the two waits for the interpreter's lock."""

@@ -20,9 +20,9 @@ def one_op_at_a_time(framework: str | None, threads: int) -> str:
 
 
 def threads_of(process: Process) -> str:
-    """What a process has, as in "TensorFlow has 4 intra-op and 2 inter-op threads"."""
+    """What a process has, as in "TensorFlow uses 4 intra-op and 2 inter-op threads"."""
     name = process.framework or "tensorflow"
     title = TITLES.get(name, name)
     if process.framework == "pytorch":
-        return f"{title} has {process.intra} threads for an op"
-    return f"{title} has {process.intra} intra-op and {process.inter} inter-op threads"
+        return f"{title} uses {process.intra} threads for an op"
+    return f"{title} uses {process.intra} intra-op and {process.inter} inter-op threads"

@@ -1,20 +1,26 @@
-"""What a finding costs and what its cure may bring, a step's limit, and what is told where nothing
-was found."""
+"""The cost and the expected gain of a finding, a step's limit, and the texts for a job without
+findings."""
 
 from __future__ import annotations
+
+import re
 
 from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding
 from dltune.findings.diagnosis import LEAST_SHARE
 
-NOTHING = f"nothing was found that costs more than {LEAST_SHARE:.0%} of the time"
+NOTHING = f"no cause costs more than {LEAST_SHARE:.0%} of the time"
 # of what its cores can do; above, little can be won by threads and settings
 NEAR = 0.8
+# of the time; a gain below is none
+NONE = 0.005
+# of lower case, in contrast to a name or code
+_WORD = re.compile(r"(?!dltune\b|py-spy\b)[a-z]+(-[a-z]+)*'?[,:;.]?( |$)")
 
 _SURE = {
     "measured": "measured in this job",
-    "modelled": "by a model of what was measured",
-    "rule": "as it was in other jobs",
+    "modelled": "modelled from measurements of this job",
+    "rule": "seen in other jobs",
 }
 
 
@@ -22,7 +28,7 @@ def cost(finding: Finding) -> str:
     """Empty where it is not known."""
     if finding.share is None:
         return ""
-    seconds = f" ({finding.seconds * 1e3:.3g} ms of a step)" if finding.seconds else ""
+    seconds = f" ({finding.seconds * 1e3:.3g} ms per step)" if finding.seconds else ""
     return f"{finding.share:.0%} of the time{seconds}"
 
 
@@ -31,19 +37,23 @@ def gain(finding: Finding) -> str:
     if finding.gain is None:
         return ""
     low, high = finding.gain.low, finding.gain.high
-    most = f"{1 / (1 - high):.2f}x as fast" if high < 1 else "many times as fast"
-    share = f"at most {most}" if low < 0.005 else f"{1 / (1 - low):.2f}x to {most}"
-    return f"{share}, {_SURE[finding.confidence]}"
+    least = f"{1 / (1 - low):.2f}x" if low < 1 else "many times"
+    most = f"{1 / (1 - high):.2f}x" if high < 1 else "many times"
+    if low < NONE:
+        most = f"up to {most}"
+    elif least != most:
+        most = f"{least} to {most}"
+    return f"{most} as fast ({_SURE[finding.confidence]})"
 
 
 def limit(step: Step) -> str:
-    told = f"a step takes {step.seconds * 1e3:.4g} ms"
+    takes = f"a step takes {step.seconds * 1e3:.4g} ms"
     if step.limit is None or step.seconds <= 0:
-        return told
+        return takes
     cores = f"{step.cores} cores" if step.cores > 1 else "one core"
     return (
-        f"{told}, and runs at {step.limit / step.seconds:.2f} of what {cores} can do: its ops need "
-        f"{step.limit * 1e3:.4g} ms of them"
+        f"{takes}; with {cores} fully used it would take {step.limit * 1e3:.4g} ms, so it runs at "
+        f"{step.limit / step.seconds:.0%} of the possible speed"
     )
 
 
@@ -56,6 +66,15 @@ def further(diagnosis: Diagnosis) -> str:
     if step.limit >= NEAR * step.seconds:
         return ""
     return (
-        "to go further: `dltune tune` measures settings on the job itself; `dltune profile` and "
-        "`dltune plan` decide threads op by op"
+        "to go further, measure settings on the job with `dltune tune`, or choose a thread count "
+        "for each op with `dltune profile` and `dltune plan threads`"
     )
+
+
+def sentence(text: str) -> str:
+    """With a full stop, and a capital letter unless the first word is a name or code."""
+    return capital(text) + ("" if text.endswith(".") else ".")
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:] if _WORD.match(text) else text

@@ -11,6 +11,7 @@ import msgspec
 
 from dltune.documents.finding import Finding
 from dltune.findings.words import cost, gain
+from dltune.findings.words import sentence as sentence
 from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
@@ -89,7 +90,3 @@ def _finding(finding: Finding) -> Markup:
         tag("p", tag("b", sentence(finding.title)), evidence),
         *(tag("p", sentence(line)) for line in lines if line),
     )
-
-
-def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

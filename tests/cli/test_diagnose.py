@@ -50,13 +50,13 @@ def looped(tmp_path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "name one thing to look at"),
-        (("--pid", os.getpid(), "--", "true"), "name one thing to look at"),
+        ((), "diagnose needs exactly one of: a command, --pid, files"),
+        (("--pid", os.getpid(), "--", "true"), "diagnose needs exactly one of: a command, --pid, files"),
         (("--pid", 2**22 + 1), "there is no process"),
-        (("--budget", "soon", "--", "true"), "is not a length of time"),
+        (("--budget", "soon", "--", "true"), "is not a duration"),
         (("nothing.json",), "cannot read nothing.json"),
-        (("--verbose", "nothing.json"), "are for a job that dltune starts"),
-        (("--keep-running", "--pid", os.getpid()), "are for a job that dltune starts"),
+        (("--verbose", "nothing.json"), "need a job that dltune starts"),
+        (("--keep-running", "--pid", os.getpid()), "need a job that dltune starts"),
     ],
 )
 def test_wrong_use(arguments, words):
@@ -69,19 +69,19 @@ def test_wrong_use(arguments, words):
 def test_a_job_that_fails_has_its_own_code():
     done = dltune("--", sys.executable, "-c", "raise SystemExit(7)")
     assert done.returncode == 7
-    assert "the job never imported TensorFlow" in done.stderr
+    assert "the job neither imported TensorFlow" in done.stderr
 
 
 def test_what_was_measured_before(tmp_path, looped):
     page = tmp_path / "page.html"
     done = dltune("-o", page, "--plan", tmp_path / "plan.json", looped)
     assert done.returncode == 0, done.stderr
-    assert "1. Keras' loop and its calls take 50% of the time" in done.stdout
-    assert "costs 50% of the time" in done.stdout
-    assert "expected: 1.33x to 2.00x as fast, measured in this job" in done.stdout
+    assert "1. Keras' training loop takes 50% of the time, because the steps are short" in done.stdout
+    assert "Cost: 50% of the time" in done.stdout
+    assert "Expected: 1.33x to 2.00x as fast (measured in this job)" in done.stdout
     shown = page.read_text()
     assert "compile(steps_per_execution=64)" in shown
-    assert "is in Keras&#39; loop: 50%" in shown.replace("&#x27;", "&#39;")
+    assert "in Keras&#39; training loop: 50%" in shown.replace("&#x27;", "&#39;")
     assert "generator object" not in shown
     section = plans.load(tmp_path / "plan.json").of(SettingsPlan)
     assert section is not None
@@ -103,7 +103,7 @@ def test_what_a_diagnosis_has_told_is_told_again(tmp_path):
     assert again == told
     both = dltune(kept, written(tmp_path / "profile.json", network(machine(2))))
     assert both.returncode == 2
-    assert "is a diagnosis, which is told by itself" in both.stderr
+    assert "is a diagnosis, which cannot be combined with other files" in both.stderr
 
 
 def test_two_files_of_a_kind(tmp_path):
@@ -122,13 +122,13 @@ def test_a_plan_is_for_the_machine_that_was_seen(tmp_path, looped):
     healthy = written(tmp_path / "profile.json", network(machine(2)))
     done = dltune("--plan", plan, "--overwrite", healthy)
     assert done.returncode == 0, done.stderr
-    assert f"{plan} is from before" in done.stderr
+    assert f"{plan} is unchanged" in done.stderr
 
 
 def test_without_a_look_at_python_nothing_is_healthy():
     blind = diagnose(Seen(observation=observation(python=None)), "a job", 20.0, None, None)
     assert (blind.findings, blind.healthy) == ((), False)
-    assert "what Python does: its main thread was not seen" in blind.unseen
+    assert "Python: no sample of the main thread" in blind.unseen
     assert diagnose(Seen(observation=observation()), "a job", 20.0, None, None).healthy
 
 
@@ -144,7 +144,7 @@ def test_no_plan_where_nothing_can_be_applied(tmp_path):
     plan = tmp_path / "plan.json"
     done = dltune("--plan", plan, "--json", written(tmp_path / "profile.json", healthy))
     assert done.returncode == 0, done.stderr
-    assert "no plan: dltune can apply none of the cures by itself" in done.stderr
+    assert "no plan written: dltune can apply none of the fixes" in done.stderr
     assert not plan.exists()
     found = json.loads(done.stdout)
     assert found["step"]["limit"] > 0
@@ -163,7 +163,7 @@ def test_a_process_that_runs(tmp_path):
     found = documents.load(kept)
     assert not found.healthy
     assert [one.cause for one in found.findings if one.cause == "growing-memory"]
-    assert "from outside no steps can be seen" in (found.no_step or "")
+    assert "--pid cannot measure steps" in (found.no_step or "")
 
 
 def test_an_interrupt_leaves_what_was_seen(tmp_path):
@@ -182,11 +182,11 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
     ):
         try:
             assert looks.stderr
-            assert "watching pid" in looks.stderr.readline()
+            assert "observing pid" in looks.stderr.readline()
             time.sleep(1.0)
             looks.send_signal(signal.SIGINT)
             looks.communicate(timeout=60)
         finally:
             job.kill()
     assert looks.returncode == 128 + signal.SIGINT
-    assert documents.load(kept).partial == "ended by SIGINT"
+    assert documents.load(kept).partial == "stopped by SIGINT"

@@ -38,7 +38,7 @@ def test_batch_norm_is_found_and_other_norms_are_not(tmp_path: Path) -> None:
     assert image.gradient
     names = {step.nodes[index].name for index in image.nodes}
     assert not any("layer_norm" in name or "group_norm" in name for name in names)
-    assert "batch norm is not fused: 1 layer is" in told
+    assert "Batch norm is not fused: 1 layer runs as" in told
     found = json.loads(dltune("show", "--json", file))["findings"]
     (batch_norm,) = (one for one in found if one["cause"] == "batch-norm-in-pieces")
     assert 0 <= batch_norm["gain"]["low"] <= batch_norm["gain"]["high"] <= 1

@@ -27,8 +27,8 @@ def test_a_healthy_job_is_left_alone():
 def test_an_affinity_that_leaves_half_of_the_cores():
     finding = found(processes=(process(cpu=0.98, cpus=(1,)),))
     assert (finding.cause, finding.share) == ("narrow-affinity", 0.5)
-    assert finding.title == "the job may run on 1 of 2 CPUs"
-    assert "kept to CPU 1, of 0-1" in finding.evidence
+    assert finding.title == "the job can run on only 1 of 2 CPUs"
+    assert "bound to CPU 1, although CPUs 0-1 are available" in finding.evidence
 
 
 def test_one_hyperthread_of_each_core_is_all_of_the_cores():
@@ -55,14 +55,14 @@ def test_threads_over_the_quota():
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=16),))
     assert finding.cause == "threads-over-quota"
     assert finding.apply == (Choice("threads", "1x1"),)
-    assert "16 threads, but the control group pays for 1 CPUs" in finding.title
+    assert "16 threads, but the quota allows 1 CPU" in finding.title
 
 
 def test_pytorchs_threads_over_the_quota():
     torch = process(intra=16, inter=1, framework="pytorch")
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(torch,))
     assert finding.cause == "threads-over-quota"
-    assert finding.evidence.endswith("PyTorch has 16 threads for an op")
+    assert finding.evidence.endswith("PyTorch uses 16 threads for an op")
     assert finding.fix is not None
     assert "OMP_NUM_THREADS=1" in finding.fix
     assert "TF_" not in finding.fix
@@ -105,9 +105,9 @@ def test_what_is_tensorflows_is_not_advised_to_pytorch():
 
 def test_threads_that_a_quota_pays_for_beside_others_that_it_does_not():
     finding = found(host=host(quota=1.0, throttled=0.6), processes=(process(intra=1),))
-    assert finding.title == "the job uses up what the control group pays for, 1 CPUs"
+    assert finding.title == "the job uses up its quota of 1 CPU"
     assert (finding.share, finding.apply) == (0.6, ())
-    assert "an op has 1 of the job's 9 threads" in finding.evidence
+    assert "an op uses 1 of the job's 9 threads" in finding.evidence
     kept = observation(host=host(quota=1.0, throttled=0.01), processes=(process(intra=1),))
     assert looked(Seen(observation=kept)) == ()
 
@@ -146,7 +146,7 @@ def test_processes_on_what_a_quota_pays_for():
     two = tuple(process(pid, cpu=0.5, queued=0.4, intra=1) for pid in (1, 2))
     finding = found(host=host(quota=1.0), processes=two)
     assert finding.cause == "crowded-processes"
-    assert finding.title.endswith("have 2 intra-op threads together, on 1 CPU")
+    assert finding.title.endswith("use 2 intra-op threads in total on 1 CPU")
 
 
 def test_processes_with_cpus_of_their_own_do_not_meet():
@@ -160,14 +160,17 @@ def test_others_elsewhere_than_on_the_jobs_cpus_cost_nothing():
     large = host(cpus=tuple(range(8)), online=8, others=1.0, neighbours=(BUSY,))
     on_two = observation(host=large, processes=(process(cpu=1.0, queued=1.0, ranks=4),))
     finding = looked(Seen(observation=on_two))[0]
-    assert finding.title == "other processes have 1.0 of the job's 2 CPUs"
+    assert finding.title == "other processes use 1.0 of the job's 2 CPUs"
     assert finding.share == 0.5
 
 
 def test_a_main_thread_that_waits_for_its_own_loader():
     finding = found(python=python(queue=0.4))
     assert (finding.cause, finding.share) == ("queue-wait", 0.4)
-    assert "at train.py:7 (<module>) in 40% of looks" in finding.evidence
+    assert (
+        "in 40% of the samples, the main thread waited for a queue at train.py:7 (<module>)"
+        in finding.evidence
+    )
 
 
 def test_a_neighbour_costs_no_more_than_the_job_waits():
@@ -250,7 +253,7 @@ def test_what_python_does_besides_steps(activity, cause):
 def test_what_may_have_been_the_only_time_is_told_of_the_watch(activity):
     looks = python(**{activity: 0.4})
     finding = found(python=looks)
-    assert finding.title == f"{activity} took 40% of the 20 s that were watched"
+    assert finding.title == f"{activity} takes 40% of the time (20 s of observation)"
     assert finding.gain == Gain(0.0, 0.4)
     torch = found(python=looks, processes=(process(framework="pytorch"),)).fix or ""
     assert "fit" not in torch
@@ -266,7 +269,7 @@ def test_figures_read_from_tensors():
 def test_a_job_without_graphs_runs_eagerly():
     finding = found(python=python(eager=0.6, python=0.4), graphs=graphs(eager=10.0))
     assert finding.cause == "eager"
-    assert "such ops took 50% of the time" in finding.evidence
+    assert "single ops took 50% of the time" in finding.evidence
 
 
 def test_a_generator_that_feeds_the_step():
@@ -323,8 +326,8 @@ def test_what_can_bring_little_comes_after_what_can_bring_more():
 def test_ops_between_the_steps_are_not_told_as_figures_read():
     finding = found(python=python(eager=0.3))
     assert finding.cause == "host-reads"
-    assert "runs single ops between the steps in 30%" in finding.title
-    assert "takes figures out of tensors" in found(python=python(reading=0.3)).title
+    assert "runs single ops between the steps for 30%" in finding.title
+    assert "reads values of tensors" in found(python=python(reading=0.3)).title
 
 
 def test_a_quota_of_a_part_of_a_cpu_is_used_up():
@@ -356,7 +359,7 @@ def test_denormal_numbers_in_ops_of_pytorch():
 
     (most,) = looked(seen(None))
     assert most.apply == (Choice("denormals", "flushed"),)
-    assert "PyTorch's ops compute with denormal numbers, in 80% of the time at most" in most.title
+    assert "PyTorch's ops compute with denormal numbers for up to 80% of the time" in most.title
     (tried,) = looked(seen(Ratio(pairs=20, low=0.28, median=0.3, high=0.33)))
     assert (tried.cause, tried.share, tried.confidence) == ("denormals", 0.7, "measured")
     assert tried.gain == Gain(pytest.approx(0.67), pytest.approx(0.72))
@@ -375,7 +378,9 @@ def test_what_a_job_does_beside_its_steps():
 
     (finding,) = told(1000, python=0.3, eager=0.7)
     assert finding.share == pytest.approx(0.5)
-    assert finding.evidence.startswith("1,000 of 10 ms make up 50% of the 20 s that were watched")
+    assert finding.evidence.startswith(
+        "1,000 steps of 10 ms make up 50% of the 20 s of observation"
+    )
     assert "train.py:7 (<module>)" in finding.evidence
     assert told(1000, eager=0.6, validation=0.4) == [], "another rule tells of validation"
     assert told(1700) == []
@@ -408,24 +413,24 @@ def test_steps_that_wait_for_a_cpu_are_steps(others, queued, throttled, share):
     found = [one for one in looked(Seen(crowded, analyse(made))) if one.cause == "beside-steps"]
     assert [one.share for one in found] == ([] if share is None else [pytest.approx(share)])
     if found and share != 0.75:
-        assert "500 of 10 ms make up 42% of the 12 s in which it had a CPU" in found[0].evidence
+        assert (
+            "500 steps of 10 ms make up 42% of the 12 s in which it had a CPU" in found[0].evidence
+        )
 
 
 def test_when_memory_ends():
     growing = process(growth=10.0 * MIB, resident=900 * MIB)
     finding = found(processes=(growing,), host=host(memory_limit=1000 * MIB))
     assert (finding.cause, finding.share) == ("growing-memory", None)
-    assert (
-        "memory grows by 600 MiB a minute; at this rate there is none left in 10 s" in finding.title
-    )
+    assert "memory grows by 600 MiB per minute; at this rate it runs out in 10 s" in finding.title
 
 
 def test_memory_that_grows_in_workers():
     worker = process(2, intra=None, growth=10.0 * MIB, resident=100 * MIB, cpu=0.5, parent=1)
     both = (process(resident=700 * MIB), worker, msgspec.structs.replace(worker, pid=3))
     finding = found(processes=both, host=host(memory_limit=1000 * MIB))
-    assert "grows by 1200 MiB a minute; at this rate there is none left in 15 s" in finding.title
-    assert finding.evidence.endswith("300 MiB may still be had; 2 processes grow")
+    assert "grows by 1200 MiB per minute; at this rate it runs out in 15 s" in finding.title
+    assert finding.evidence.endswith("300 MiB are still available; 2 processes grow")
     filling = msgspec.structs.replace(worker, growth=0.4 * MIB)  # 8 of 100 in 20 s
     little = observation(processes=(process(), filling), host=host(memory_limit=1000 * MIB))
     assert looked(Seen(observation=little)) == ()
@@ -466,7 +471,7 @@ def test_more_threads_than_a_set_of_cores_has(framework, variable):
     main = process(cpus=(0,), intra=16, cpu=1.0, queued=9.0, framework=framework)
     finding = found(host=inside, processes=(main,))
     assert (finding.cause, finding.share) == ("narrow-affinity", 0.9 * (1 - 0.01))
-    assert f"give it 1 intra-op thread ({variable})" in (finding.fix or "")
+    assert f"set 1 intra-op thread ({variable})" in (finding.fix or "")
     assert finding.apply == (Choice("threads", "1x1"),)
 
 
@@ -487,5 +492,5 @@ def test_a_control_group_at_its_limit():
         processes=(process(cpu=1.0, kernel=0.9),),
     )
     assert (finding.cause, finding.share) == ("memory-pressure", 0.9)
-    assert "limit of 1,000 MiB 200,000 times a second" in finding.evidence
+    assert "limit of 1,000 MiB 200,000 times per second" in finding.evidence
     assert finding.confidence == "modelled"

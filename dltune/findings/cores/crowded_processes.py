@@ -18,8 +18,10 @@ CROWDED, WORKS = 1.25, 0.1
 @rule(
     "crowded-processes",
     "cores",
-    summary="Several processes of the job, each with threads for all cores.",
-    fix="",
+    summary="Several processes of the job each use threads for all CPUs, so their threads wait "
+    "for one another.",
+    fix="Divide the CPUs among the processes: set fewer threads in each (OMP_NUM_THREADS, "
+    "TF_NUM_INTRAOP_THREADS).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that threads of the processes that train were ready and had no
@@ -44,11 +46,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]
     yield Finding(
         cause="crowded-processes",
-        title=f"{len(trains)} processes have {threads} intra-op threads together, on {cores} CPU"
+        title=f"{len(trains)} processes use {threads} intra-op threads in total on {cores} CPU"
         + "s" * (cores > 1),
-        evidence=f"their threads were ready for {wanted:.1f} CPUs at a time and waited for {queued:.1f} of "
-        f"them (pid {', '.join(str(one.pid) for one in trains[:8])})",
-        fix=f"give each {each} intra-op thread{'s' * (each > 1)}: {' '.join(dict.fromkeys(variables))}",
+        evidence=f"their threads had work for {wanted:.1f} CPUs on average and waited for "
+        f"{queued:.1f} of them (pid {', '.join(str(one.pid) for one in trains[:8])})",
+        fix=f"set {each} intra-op thread{'s' * (each > 1)} in each process: "
+        f"{' '.join(dict.fromkeys(variables))}",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",

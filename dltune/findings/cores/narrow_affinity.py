@@ -21,8 +21,9 @@ WORKS = 0.7
 @rule(
     "narrow-affinity",
     "cores",
-    summary="A job that may run on fewer cores than there are, or that has threads for more.",
-    fix="",
+    summary="The job can run on only some of the CPUs, or uses more threads than it has CPUs.",
+    fix="Remove the binding (taskset, numactl, the launcher's option, os.sched_setaffinity), or "
+    "set the thread count to the number of allowed CPUs.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the missing cores would do, if they did as much as those that it has; where it
@@ -42,12 +43,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="narrow-affinity",
-        title=f"the job may run on {have} of {there} CPUs",
-        evidence=f"pid {main.pid} is kept to CPU {cpulist.show(main.cpus)}, of "
-        f"{cpulist.show(observation.host.cpus)} that it could have; its threads ran on "
-        f"{main.cpu:.2f} cores",
-        fix="if that is not meant: start it without taskset, numactl, or the launcher's binding "
-        "(mpirun --bind-to none, srun --cpu-bind=none), and look for sched_setaffinity in it",
+        title=f"the job can run on only {have} of {there} CPUs",
+        evidence=f"pid {main.pid} is bound to CPU {cpulist.show(main.cpus)}, although CPUs "
+        f"{cpulist.show(observation.host.cpus)} are available; its threads used {main.cpu:.2f} "
+        "cores",
+        fix="start the job without taskset, numactl or the launcher's binding (mpirun --bind-to "
+        "none, srun --cpu-bind=none), and remove os.sched_setaffinity from the script, unless "
+        "the binding is intended",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",
@@ -61,11 +63,11 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
         return
     yield Finding(
         cause="narrow-affinity",
-        title=f"ops have {main.intra} threads on the {have} of {online} CPUs that the job may use",
-        evidence=f"the set of CPUs is {cpulist.show(main.cpus)}; threads were ready without a CPU for "
-        f"{main.waited:.0%} of what they wanted",
-        fix=f"give it {have} intra-op thread{'s' * (have > 1)} ({intra_op(main.framework, have)}), or "
-        "the container more CPUs",
+        title=f"ops use {main.intra} threads, but the job can run on only {have} of {online} CPUs",
+        evidence=f"the job is bound to CPU {cpulist.show(main.cpus)}; its threads were ready but "
+        f"had no CPU for {main.waited:.0%} of the CPU time they needed",
+        fix=f"set {have} intra-op thread{'s' * (have > 1)} ({intra_op(main.framework, have)}), or "
+        "give the container more CPUs",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",

@@ -15,8 +15,9 @@ SHARE = 0.05  # of all cores
 @rule(
     "neighbour",
     "cores",
-    summary="Others on the job's cores: processes, or machines on the same hypervisor.",
-    fix="",
+    summary="Other processes, or other virtual machines on the same host, use the job's CPUs.",
+    fix="Stop the other processes or bind them to other CPUs (taskset), or move the job to a "
+    "dedicated machine.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the others had of the job's cores, at most what the job waited for."""
@@ -30,13 +31,18 @@ def find(seen: Seen) -> Iterator[Finding]:
         names = ", ".join(
             f"{_short(one.command)} (pid {one.pid}, {one.cpu:.2f} cores)" for one in host.neighbours
         )
+        which = (
+            f"the largest of them: {names}"
+            if names
+            else "they are small, or not visible from inside this container"
+        )
         yield Finding(
             cause="neighbour",
-            title=f"other processes have {host.others:.1f} of the job's {cores} CPUs",
-            evidence=f"{names or 'many small ones, or such as cannot be seen from here'}; the job's threads "
-            "were ready without a CPU for "
-            f"{main.waited:.0%} of what they wanted",
-            fix="end them, let them run elsewhere, or keep them to CPUs of their own (taskset)",
+            title=f"other processes use {host.others:.1f} of the job's {cores} CPUs",
+            evidence=f"{which}; the job's threads were ready but had no CPU for {main.waited:.0%} "
+            "of the CPU time they needed",
+            fix="stop these processes, bind them to other CPUs (taskset), or run them on another "
+            "machine",
             share=share,
             gain=Gain(0.0, share),
             confidence="measured",
@@ -45,9 +51,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     if stolen >= SHARE:
         yield Finding(
             cause="neighbour",
-            title=f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other machines",
-            evidence=f"steal time, {host.stolen:.2f} of {host.online} CPUs in {observation.seconds:.0f} s",
-            fix="a machine with CPUs of its own (dedicated, not shared), or another hour",
+            title=f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other virtual "
+            "machines",
+            evidence=f"steal time was {host.stolen:.2f} of {host.online} CPUs during "
+            f"{observation.seconds:.0f} s",
+            fix="use a machine with dedicated CPUs, or run the job at another time",
             share=stolen,
             gain=Gain(0.0, stolen),
             confidence="measured",

@@ -21,8 +21,10 @@ THROTTLED = 0.05  # of the time
 @rule(
     "threads-over-quota",
     "cores",
-    summary="More threads than the control group's CPU time pays for, or than there are cores.",
-    fix="",
+    summary="Ops use more threads than the CPU quota allows, or than there are CPUs, so the kernel "
+    "stops them or they wait.",
+    fix="Set the thread count to the number of CPUs in the quota (OMP_NUM_THREADS, "
+    "TF_NUM_INTRAOP_THREADS), or raise the quota.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time for which the group stood still. A part of it stays, since the
@@ -44,8 +46,8 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         return
     paid = max(1, math.ceil(quota))  # one that stands still now and then uses up what is paid for
     stood = (
-        f"its threads stood still for {throttled:.0%} of the time, after they had used up what the "
-        "quota allows in a period"
+        f"the kernel stopped the job's threads for {throttled:.0%} of the time, because they had "
+        "used up the quota"
     )
     if quota < main.intra <= paid:
         return
@@ -53,10 +55,10 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         ran = sum(one.threads for one in observation.processes)
         yield Finding(
             cause="threads-over-quota",
-            title=f"the job uses up what the control group pays for, {quota:g} CPUs",
-            evidence=f"{stood}; an op has {main.intra} of the job's {ran} threads",
-            fix="more CPUs for the container, or less that works beside the ops, such as workers that "
-            "prepare the data",
+            title=f"the job uses up its quota of {_cpus(quota)}",
+            evidence=f"{stood}; an op uses {main.intra} of the job's {ran} threads",
+            fix="raise the container's CPU quota, or reduce the work next to the ops, for "
+            "example the number of workers that prepare data",
             share=throttled,
             gain=Gain(0.0, throttled),
             confidence="modelled",
@@ -64,10 +66,10 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         return
     yield Finding(
         cause="threads-over-quota",
-        title=f"ops have {main.intra} threads, but the control group pays for {quota:g} CPUs",
+        title=f"ops use {main.intra} threads, but the quota allows {_cpus(quota)}",
         evidence=f"{stood}; {threads_of(main)}",
-        fix=f"give it {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
-        "the container more CPUs",
+        fix=f"set {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
+        "raise the container's CPU quota",
         share=throttled,
         gain=Gain(0.0, throttled),
         confidence="modelled",
@@ -83,21 +85,26 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
     right = max(1, min(cores, math.floor(machine.quota or cores)))
     if intra <= right:
         return
-    limit = f"the {cores} cores" if right == cores else f"the quota of {machine.quota:g} CPUs"
+    limit = (
+        f"the {cores} cores"
+        if machine.quota is None or right == cores
+        else f"the quota of {_cpus(machine.quota)}"
+    )
     there, here = _serial(analysis, min(intra, cores)), _serial(analysis, right)
     share = None
-    evidence = "how much slower they are for it was not measured"
+    evidence = "dltune did not measure how much time this costs"
     if there and here and right < min(intra, cores):
         evidence = (
-            f"measured one at a time they take {here * 1e3:.3g} ms on {right} and "
-            f"{there * 1e3:.3g} ms on {min(intra, cores)}"
+            f"one at a time, the ops take {here * 1e3:.3g} ms on {right} and {there * 1e3:.3g} ms "
+            f"on {min(intra, cores)} threads"
         )
         share = max(0.0, 1 - here / there) * working(profile)
     yield Finding(
         cause="threads-over-quota",
-        title=f"ops have {intra} threads, more than {limit}",
+        title=f"ops use {intra} threads, more than {limit}",
         evidence=evidence,
-        fix=f"{right} would keep none waiting for a CPU ({intra_op(profile.framework.name, right)})",
+        fix=f"set {right} thread{'s' * (right > 1)} ({intra_op(profile.framework.name, right)}), "
+        "so that none waits for a CPU",
         seconds=None if share is None else share * unrecorded(profile),
         share=share,
         gain=None if share is None else Gain(0.0, share),
@@ -105,6 +112,10 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         apply=(Choice("threads", as_usual(right, profile.settings.inter)),),
         try_next=("threads",),
     )
+
+
+def _cpus(quota: float) -> str:
+    return f"{quota:g} CPU{'s' * (quota != 1)}"
 
 
 def _serial(analysis: Analysis, count: int) -> float | None:

@@ -17,17 +17,20 @@ from dltune.findings.seen import Seen
 from dltune.machine import pages
 
 SHARE = 0.05  # of the time that the process had
-
-
 # of the op time; less could hide in the spread of the measurements
 OP_SHARE = 0.02
+# by which glibc keeps what is freed
+_KEEP = (
+    "GLIBC_TUNABLES=glibc.malloc.trim_threshold=4294967296:glibc.malloc.mmap_threshold=1073741824"
+)
 
 
 @rule(
     "allocator-trim",
     "memory",
-    summary="Memory that goes back to the system, and is mapped anew in each step.",
-    fix="",
+    summary="The allocator returns freed memory to the kernel, and the kernel maps it again in "
+    "each step.",
+    fix="Make glibc keep freed memory (GLIBC_TUNABLES), or preload tcmalloc or jemalloc.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the kernel took for the page faults of the process, of the CPU time that it
@@ -47,12 +50,11 @@ def _observed(main: Process) -> Iterator[Finding]:
         return
     yield Finding(
         cause="allocator-trim",
-        title=f"the job has {main.faults:,.0f} page faults a second",
-        evidence=f"at {_each() * 1e6:.2g} us each they take {of_cpu:.0%} of its CPU time, of which "
-        f"{main.kernel / main.cpu:.0%} is spent in the kernel: memory that is freed goes back to "
-        "the system and is mapped anew",
-        fix="let the allocator keep what is freed: GLIBC_TUNABLES=glibc.malloc.trim_threshold="
-        "4294967296:glibc.malloc.mmap_threshold=1073741824, tcmalloc or jemalloc",
+        title=f"the job causes {main.faults:,.0f} page faults per second",
+        evidence=f"at {_each() * 1e6:.2g} us each, they take {of_cpu:.0%} of the job's CPU time "
+        f"(the kernel takes {main.kernel / main.cpu:.0%} in total): freed memory goes back to the "
+        "kernel, which maps it again",
+        fix=f"make the allocator keep freed memory: set {_KEEP}, or preload tcmalloc or jemalloc",
         share=share,
         gain=Gain(0.5 * share, min(1.0, main.kernel / max(1.0, main.cpu))),
         confidence="modelled",
@@ -89,14 +91,16 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
     share = min(1.0, seconds * each / whole) if whole > 0 else 0.0
     if share < OP_SHARE:
         return
-    known = "as measured here" if counters and counters.fault_seconds else "at the very least"
+    known = "as measured on this machine" if counters and counters.fault_seconds else "at least"
     cost = share * working(profile)
     yield Finding(
         cause="allocator-trim",
-        title=f"the ops of a step have {count:,.0f} page faults, {count * each * 1e3:.3g} ms of CPU time "
-        f"at {each * 1e6:.2g} us each, {known}",
-        evidence="memory that is freed goes back to the system and is mapped anew",
-        fix="an allocator that keeps it, or huge pages, cure it",
+        title=f"the ops of a step cause {count:,.0f} page faults, which take "
+        f"{count * each * 1e3:.3g} ms of CPU time",
+        evidence=f"a page fault takes {each * 1e6:.2g} us, {known}; freed memory goes back to the "
+        "kernel, which maps it again",
+        fix=f"make the allocator keep freed memory: set {_KEEP}, preload tcmalloc or jemalloc, or "
+        "use huge pages",
         seconds=cost * unrecorded(profile),
         share=cost,
         gain=Gain(0.0, cost),

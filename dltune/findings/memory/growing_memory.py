@@ -19,8 +19,9 @@ BY_BITS = 0.1
 @rule(
     "growing-memory",
     "memory",
-    summary="Memory that grows as long as the job runs.",
-    fix="",
+    summary="The job's memory grows as long as the job runs.",
+    fix="Find what the script keeps from step to step (tensors in lists, new graphs, new "
+    "iterators), and release it.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is no time: when it will end the job."""
@@ -45,13 +46,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = max(growing, key=lambda one: one.growth or 0.0)
     yield Finding(
         cause="growing-memory",
-        title=f"memory grows by {growth * 60 / 2**20:.0f} MiB a minute; at this rate there is none "
-        f"left in {_time(room / growth)}, and the kernel ends the job",
-        evidence=f"pid {most.pid} holds {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} MiB may "
-        f"still be had{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
-        fix="look for what is kept from step to step: lists of tensors, graphs traced or compiled "
-        "anew, a new tf.data iterator or model in a loop; what fills once, such as a cache() or a "
-        "replay buffer, comes to an end",
+        title=f"memory grows by {growth * 60 / 2**20:.0f} MiB per minute; at this rate it runs "
+        f"out in {_time(room / growth)}, and the kernel kills the job",
+        evidence=f"pid {most.pid} uses {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} "
+        f"MiB are still available{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
+        fix="find what the script keeps from step to step: lists of tensors, graphs that are "
+        "traced or compiled again, a new tf.data iterator or model in a loop; a cache() or a "
+        "replay buffer stops growing when it is full",
         confidence="measured",
     )
 

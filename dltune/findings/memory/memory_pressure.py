@@ -18,8 +18,9 @@ MIB = 2**20
 @rule(
     "memory-pressure",
     "memory",
-    summary="A job whose memory is taken back while it needs it.",
-    fix="",
+    summary="Memory is short: the kernel takes pages from the job that the job still needs.",
+    fix="Give the container more memory, or make the job hold less (smaller batches, shuffle "
+    "buffers and caches, fewer processes).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time in which some of the job's threads waited for memory. Where that is not
@@ -29,22 +30,22 @@ def find(seen: Seen) -> Iterator[Finding]:
     pressure = _pressure(seen)
     share = pressure.some if pressure else 0.0
     sure: Confidence = "measured"
-    evidence = "pages are taken back and read again"
+    evidence = "pages are reclaimed and read again"
     if pressure and share >= PRESSED:
         evidence += f"; the {pressure.of} waited for memory {share:.0%} of the time"
     answered = pressure is not None and (pressure.of == "job" or share < PRESSED)
     if not answered and seen.observation and (limited := _at_limit(seen.observation)):
         kernel, where = limited
         share, sure = max(share, kernel), "modelled"
-        evidence += f"; {where}, and {kernel:.0%} of its CPU time was spent in the kernel"
+        evidence += f"; {where}, and the job spent {kernel:.0%} of its CPU time in the kernel"
     if share < PRESSED:
         return
     yield Finding(
         cause="memory-pressure",
-        title="memory is short: what the job needs is taken from it",
+        title="memory is short: the kernel takes pages from the job that the job still needs",
         evidence=evidence,
-        fix="give the container more memory, or the job less to hold: smaller batches, shuffle buffers "
-        "and caches, fewer processes; `dltune plan memory` lowers what a step needs",
+        fix="give the container more memory, or make the job hold less: smaller batches, shuffle "
+        "buffers and caches, fewer processes; `dltune plan memory` reduces the memory of a step",
         share=share,
         gain=Gain(0.0, share),
         confidence=sure,
@@ -58,8 +59,8 @@ def _at_limit(observation: Observation) -> tuple[float, str] | None:
     if main is None or main.cpu <= 0 or not host.memory_limit or host.reclaims < RECLAIMS:
         return None
     return main.kernel / main.cpu, (
-        f"its control group came to its limit of {host.memory_limit / MIB:,.0f} MiB "
-        f"{host.reclaims:,.0f} times a second"
+        f"the control group reached its limit of {host.memory_limit / MIB:,.0f} MiB "
+        f"{host.reclaims:,.0f} times per second"
     )
 
 

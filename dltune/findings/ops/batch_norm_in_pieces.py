@@ -24,8 +24,9 @@ LEAST = 0.6
 @rule(
     "batch-norm-in-pieces",
     "ops",
-    summary="Batch norm in pieces, for which there is a fused kernel.",
-    fix="",
+    summary="Batch norm runs as many small ops, although TensorFlow has a fused kernel for it.",
+    fix="Use the fused kernel (the setting batch_norm=fused, which `dltune tune --only batch_norm` "
+    "measures).",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -52,10 +53,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     gain = _gain(analysis, spent, moved / spent, fused, nodes)
     yield Finding(
         cause="batch-norm-in-pieces",
-        title=f"batch norm is not fused: {layers} layer{'s are' if layers > 1 else ' is'} {nodes} ops a "
-        f"step, {spent / op_seconds(profile):.0%} of the op time",
-        evidence=f"they move {moved / 2**20:.0f} MiB where fused kernels move {fused / 2**20:.0f}",
-        fix="a fused kernel in their place: `dltune tune --only batch_norm` tries it on the job",
+        title=f"batch norm is not fused: {layers} layer{'s run' if layers > 1 else ' runs'} as "
+        f"{nodes} ops per step, {spent / op_seconds(profile):.0%} of the op time",
+        evidence=f"these ops move {moved / 2**20:.0f} MiB, fused kernels would move "
+        f"{fused / 2**20:.0f} MiB",
+        fix="use fused kernels: `dltune tune --only batch_norm` measures them on the job",
         seconds=gain.low * unrecorded(profile),
         share=gain.low,
         gain=gain,

@@ -19,8 +19,9 @@ SHARE = 0.1
 @rule(
     "communication-wait",
     "ops",
-    summary="Steps that wait for other processes.",
-    fix="",
+    summary="Ops wait for other processes of the job.",
+    fix="Send fewer and larger messages, as `dltune plan buckets`, `dltune plan allreduce` or "
+    "`dltune plan transfers` propose, or use larger batches.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Not where ranks are late because their own background threads keep their ops from the cores:
@@ -32,12 +33,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="communication-wait",
-        title=f"ops wait for other processes in {share:.0%} of the wall time",
+        title=f"ops wait for other processes for {share:.0%} of the wall time",
         evidence=_evidence(seen.profile.profile),
-        fix="dltune plan buckets tells which gradients should travel together; or larger batches"
+        fix="send gradients in fewer messages (`dltune plan buckets` chooses which gradients "
+        "travel together), or use larger batches"
         if seen.framework == "pytorch"
-        else "fewer and larger messages; dltune plan transfers for parameter servers, dltune plan "
-        "allreduce for Horovod",
+        else "send fewer and larger messages: use `dltune plan transfers` for parameter servers, "
+        "or `dltune plan allreduce` for Horovod",
         seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),
@@ -48,9 +50,9 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _evidence(profile: Profile) -> str:
     sums = [one for step in profile.steps for one in step.collectives]
     if not sums:
-        return "nothing else ran meanwhile"
+        return "no other op ran during that time"
     largest = max(sums, key=lambda one: one.bytes)
     return (
-        f"the largest sum of all ranks, {size(largest.bytes)}, takes "
-        f"{largest.took.median * 1e3:.3g} ms, {largest.took.min * 1e3:.3g} ms where no rank is late"
+        f"the largest allreduce, {size(largest.bytes)}, takes {largest.took.median * 1e3:.3g} ms; "
+        f"it takes {largest.took.min * 1e3:.3g} ms if no rank is late"
     )

@@ -25,8 +25,9 @@ _NAMES = {
 @rule(
     "float64",
     "ops",
-    summary="Products in double precision.",
-    fix="",
+    summary="Ops compute in double precision (float64).",
+    fix="Convert data to float32 where they enter the job (astype('float32')), and keep the "
+    "framework's default type at float32.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: half of what ops of double precision take."""
@@ -40,11 +41,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     keeps, default = _NAMES["pytorch" if seen.framework == "pytorch" else "tensorflow"]
     yield Finding(
         cause="float64",
-        title=f"{doubles:.0%} of the op time is in double precision",
-        evidence=f"most of it in {heaviest}; NumPy's arrays are float64 unless told otherwise, and "
-        f"{keeps} keeps that{next(below, '')}",
-        fix="where float32 is enough, cast data where they enter (astype('float32')), and keep "
-        f"{default} at float32; dltune changes no precision by itself",
+        title=f"ops in double precision (float64) take {doubles:.0%} of the op time",
+        evidence=f"most of this time is in {heaviest}; NumPy arrays are float64 by default, and "
+        f"{keeps} keeps that type{next(below, '')}",
+        fix="if float32 is accurate enough, convert data where they enter the job "
+        f"(astype('float32')) and keep {default} at float32; dltune itself does not change the "
+        "precision",
         seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),

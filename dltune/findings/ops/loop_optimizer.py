@@ -23,8 +23,9 @@ FEW, STAYS = 8, 0.25
 @rule(
     "loop-optimizer",
     "ops",
-    summary="An optimizer of PyTorch's that updates tensor after tensor, by several ops each.",
-    fix="",
+    summary="The PyTorch optimizer updates its tensors one by one, with several ops for each.",
+    fix="Pass fused=True to the optimizer.",
+    frameworks=("pytorch",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: from its first op to its last, with what it does to begin."""
@@ -37,11 +38,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < LEAST:
         return
     ops = sum(count for _, count, _ in loops)
+    names = " and ".join(sorted({name for name, _, _ in loops}))
     yield Finding(
         cause="loop-optimizer",
-        title=f"the optimizer updates tensor after tensor, by {ops:,} ops a step",
-        evidence=f"{' and '.join(sorted({name for name, _, _ in loops}))} has one op for all of them",
-        fix="give it fused=True",
+        title=f"the optimizer updates its tensors one by one, with {ops:,} ops per step",
+        evidence=f"{names} can update all tensors with one op",
+        fix=f"pass fused=True to {names}",
         seconds=seconds,
         share=share,
         gain=Gain(0.0, (1 - STAYS) * share),

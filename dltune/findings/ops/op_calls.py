@@ -16,8 +16,10 @@ from dltune.findings.seen import Seen
 @rule(
     "op-calls",
     "ops",
-    summary="Small ops of an eager step: what Python and PyTorch need to call each.",
-    fix="",
+    summary="Python calls many small ops one by one, and the calls take a large part of the step.",
+    fix="Use larger batches, or fewer and larger ops; torch.compile can merge ops (`dltune tune "
+    "--only jit_compile` measures it).",
+    frameworks=("pytorch",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the short pauses before ops, but an optimizer's that another rule tells of."""
@@ -36,11 +38,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = min(1.0, share)
     yield Finding(
         cause="op-calls",
-        title=f"Python calls {len(short):,} ops of a step one by one"
-        + (", without the optimizer's" if told else ""),
-        evidence=f"before each lie {sum(short) / len(short) * 1e6:.1f} us, in the mean, in which none runs",
-        fix="larger batches, or fewer and larger ops; torch.compile makes one of many, which only "
-        "measuring tells (dltune tune --only jit_compile)",
+        title=f"Python calls {len(short):,} ops per step one by one"
+        + (", in addition to the optimizer's ops" if told else ""),
+        evidence=f"no op runs for {sum(short) / len(short) * 1e6:.1f} us, on average, before each "
+        "call",
+        fix="use larger batches, or fewer and larger ops; torch.compile can merge ops: `dltune "
+        "tune --only jit_compile` measures whether that is faster",
         seconds=sum(short),
         share=share,
         gain=Gain(0.0, share),

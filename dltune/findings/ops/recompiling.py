@@ -15,8 +15,9 @@ SHARE = 0.05  # of the time
 @rule(
     "recompiling",
     "ops",
-    summary="Clusters that XLA compiles again and again.",
-    fix="",
+    summary="XLA compiles the same code again and again, for new input shapes.",
+    fix="Keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
+    "remove jit_compile=True.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -30,11 +31,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="recompiling",
-        title=f"XLA compiles again and again: {graphs.compilations} times in {observation.seconds:.0f} s",
-        evidence="it does so where the inputs of what it compiled come in other shapes than before; those "
-        f"runs took {share:.0%} of the time",
-        fix="keep the shapes of batches the same (pad them to a few lengths, drop_remainder=True), or "
-        "leave out jit_compile=True",
+        title=f"XLA compiles again and again: {graphs.compilations} times in "
+        f"{observation.seconds:.0f} s",
+        evidence="XLA compiles again if the shapes of inputs change; the runs that compiled took "
+        f"{share:.0%} of the time",
+        fix="keep the shapes of batches the same (pad them to a few lengths, "
+        "drop_remainder=True), or remove jit_compile=True",
         share=share,
         gain=Gain(0.8 * share, share),
         confidence="measured",

@@ -19,8 +19,8 @@ SLOWER = 3.0
 @rule(
     "reference-kernel",
     "ops",
-    summary="Ops in a precision for which the CPU has no fast kernel.",
-    fix="",
+    summary="Ops compute in float16, for which the CPU has no fast kernels.",
+    fix="Train in float32, or in bfloat16 if the CPU has avx512_bf16 or amx_bf16.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost is known from other jobs: what such ops take more than in float32."""
@@ -34,9 +34,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="reference-kernel",
         title=f"{slow:.0%} of the op time is in float16, for which this CPU has no fast kernels",
-        evidence=f"most of it in {heaviest}, which falls back to a reference implementation: elsewhere such "
-        "convolutions took up to ten times as long as in float32",
-        fix="train in float32, or in bfloat16 where the CPU has avx512_bf16 or amx_bf16 (Keras: "
+        evidence=f"most of this time is in {heaviest}, which falls back to a reference "
+        "implementation; in other jobs, such convolutions took up to ten times as long as in "
+        "float32",
+        fix="train in float32, or in bfloat16 if the CPU has avx512_bf16 or amx_bf16 (Keras: "
         "set_dtype_policy('float32'))",
         seconds=share * unrecorded(profile),
         share=share,

@@ -17,8 +17,9 @@ SHARE = 0.05
 @rule(
     "small-ops",
     "ops",
-    summary="Many small ops: what the executor needs between them, and what calling them takes.",
-    fix="",
+    summary="The step consists of many small ops, and the time between them is lost.",
+    fix="Use fewer and larger ops (fusion, larger batches); XLA can merge ops (`dltune tune --only "
+    "xla` measures it).",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -41,11 +42,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="small-ops",
-        title=f"{len(short):,} of {len(seconds):,} ops a step are shorter than "
-        f"{SHORT_SECONDS * 1e6:.0f} us, {within:.0%} of the wall time",
-        evidence=f"in {lost:.0%} of it no op runs though the step does",
-        fix="fewer and larger ops (fusion, larger batches); XLA makes one of many, but its kernels for "
-        "large ops are often slower on CPUs, so only measuring tells (dltune tune --only xla)",
+        title=f"{len(short):,} of {len(seconds):,} ops per step are shorter than "
+        f"{SHORT_SECONDS * 1e6:.0f} us; together they take {within:.0%} of the wall time",
+        evidence=f"no op runs for {lost:.0%} of the wall time, although the step does",
+        fix="use fewer and larger ops (fusion, larger batches); XLA can merge ops, but its "
+        "kernels for large ops are often slower on CPUs: `dltune tune --only xla` measures which "
+        "is faster",
         seconds=lost * plain,
         share=lost,
         gain=Gain(0.0, min(1.0, lost + within)),

@@ -19,8 +19,8 @@ ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
 @rule(
     "time-in-ops",
     "ops",
-    summary="A step whose time goes to its ops, as it should.",
-    fix="",
+    summary="The step spends its time in its ops, as it should.",
+    fix="Nothing is wrong; `dltune plan threads` can choose a better thread count for each op.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -31,8 +31,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     if all(part(profile, name) < WASTE for name in ELSE):
         yield Finding(
             cause="time-in-ops",
-            title=f"a step's time is in its ops: {share:.0%} of the wall time "
+            title=f"the step spends {share:.0%} of its wall time in ops "
             f"({share * unrecorded(profile) * 1e3:.3g} ms)",
-            evidence="their thread counts and co-runs are what dltune plan decides",
+            evidence="little time is lost outside ops; `dltune plan threads` chooses their "
+            "thread counts and which of them run side by side",
             confidence="measured",
         )

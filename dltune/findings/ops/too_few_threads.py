@@ -24,8 +24,10 @@ SHARE = 0.1
 @rule(
     "too-few-threads",
     "ops",
-    summary="Fewer threads than there are cores to spare, for ops that more would make faster.",
-    fix="",
+    summary="Ops use fewer threads than there are free CPUs, although more threads would make them "
+    "faster.",
+    fix="Set the thread count to the number of free CPUs (OMP_NUM_THREADS, "
+    "TF_NUM_INTRAOP_THREADS).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the ops took in the job, less what they take one after the other on as many
@@ -51,15 +53,20 @@ def find(seen: Seen) -> Iterator[Finding]:
     launched = main is not None and (main.ranks or 1) > 1 and main.framework == "pytorch"
     yield Finding(
         cause="too-few-threads",
-        title=f"an op has {own} thread{'s' * (own > 1)} where there are cores for {threads}",
-        evidence=f"one after the other on {threads} threads they take {alone * 1e3:.3g} ms of a step, "
+        title=f"ops use {own} thread{'s' * (own > 1)}, but there are cores for {threads}",
+        evidence=f"one after the other on {threads} threads, the ops take {alone * 1e3:.3g} ms per "
+        "step; "
         + (
-            f"on {own} {alike * 1e3:.3g} ms"
+            f"on {own} thread{'s' * (own > 1)} they take {alike * 1e3:.3g} ms"
             if in_turn
-            else f"as the job runs them {took * 1e3:.3g} ms"
+            else f"in the job they take {took * 1e3:.3g} ms"
         ),
-        fix=f"give it {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
-        + ("; torchrun gives each of several ranks one unless it is told" if launched else ""),
+        fix=f"set {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
+        + (
+            "; torchrun sets one thread for each rank if OMP_NUM_THREADS is not set"
+            if launched
+            else ""
+        ),
         seconds=less,
         share=share,
         gain=Gain(0.0, share),

@@ -25,8 +25,9 @@ ON_CORES = (crowded_processes, narrow_affinity, threads_over_quota)
 @rule(
     "too-many-threads",
     "ops",
-    summary="More threads than the CPUs have room for, or than ops are large enough for.",
-    fix="",
+    summary="Ops use more threads than the job has CPUs, or are too small for their threads.",
+    fix="Set the thread count to the number of CPUs, or to one for small ops (OMP_NUM_THREADS, "
+    "TF_NUM_INTRAOP_THREADS).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: where there are more threads than CPUs, at most the time that they were ready and
@@ -69,9 +70,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="too-many-threads",
         title=f"the ops are too small for {intra} threads",
-        evidence=f"one after the other on one thread they take {alone * 1e3:.3g} ms of a step, as the job "
-        f"runs them {took * 1e3:.3g} ms",
-        fix=f"give it one thread: {one_op_at_a_time(seen.framework, 1)}; larger batches use more",
+        evidence=f"one after the other on one thread, the ops take {alone * 1e3:.3g} ms per step; "
+        f"in the job they take {took * 1e3:.3g} ms",
+        fix=f"set one thread: {one_op_at_a_time(seen.framework, 1)}; larger batches can use more "
+        "threads",
         seconds=took - alone,
         share=share,
         gain=Gain(least, share),
@@ -83,13 +85,14 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def _over_cpus(main: Process, share: float, *, several: bool) -> Finding:
     right = len(main.cpus) if several else 1
-    small = "" if several else ", and its ops are too small for more than one"
+    small = "" if several else ", and the ops are too small for more than one"
     return Finding(
         cause="too-many-threads",
-        title=f"ops have {main.intra} threads on {len(main.cpus)} CPUs{small}",
-        evidence=f"its threads were ready without a CPU for {share:.0%} of the time that they wanted, and "
-        "nobody else was there: they wait for one another",
-        fix=f"give it {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
+        title=f"ops use {main.intra} threads on {len(main.cpus)} "
+        f"CPU{'s' * (len(main.cpus) > 1)}{small}",
+        evidence=f"the threads were ready but had no CPU for {share:.0%} of the CPU time they "
+        "needed, although no other process used the CPUs: they wait for one another",
+        fix=f"set {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",

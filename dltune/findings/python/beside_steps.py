@@ -22,8 +22,8 @@ FEW = 20
 @rule(
     "beside-steps",
     "python",
-    summary="What a job does between some of its steps, such as rollouts, and what has no other name here.",
-    fix="",
+    summary="The job spends much of the time outside its steps, for example in rollouts.",
+    fix="Do the work between steps less often, in larger batches, or in separate processes.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the watch without the steps that ended in it, each at the median, and without what
@@ -41,16 +41,17 @@ def find(seen: Seen) -> Iterator[Finding]:
     step, graphs = wall(seen.profile.profile), seen.observation.graphs
     assert graphs is not None
     seconds = _with_cpu(seen.observation)
-    within = "that were watched" if seconds == seen.observation.seconds else "in which it had a CPU"
+    within = "of observation" if seconds == seen.observation.seconds else "in which it had a CPU"
     most = sorted(lines.items(), key=lambda line: -line[1])[:3]
     often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
         cause="beside-steps",
-        title=f"the job is not at its steps for {share:.0%} of the time",
-        evidence=f"{graphs.steps:,} of {step * 1e3:.3g} ms make up {steps:.0%} of the "
-        f"{seconds:.0f} s {within}" + (f"; most often the job was at {often}" if often else ""),
-        fix="look at what it does between some of its steps, such as rollouts or figures: do it less "
-        "often, in larger batches, or in processes beside",
+        title=f"the job spends {share:.0%} of the time outside its steps",
+        evidence=f"{graphs.steps:,} steps of {step * 1e3:.3g} ms make up {steps:.0%} of the "
+        f"{seconds:.0f} s "
+        f"{within}" + (f"; Python was most often at {often}" if often else ""),
+        fix="do the work between steps, for example rollouts, metrics or plots, less often, in "
+        "larger batches, or in separate processes",
         share=share,
         gain=Gain(0.0, share),
         confidence="measured",

@@ -16,8 +16,9 @@ from dltune.findings.seen import Seen
 @rule(
     "between-ops",
     "python",
-    summary="Python of the job's own while no op of PyTorch's runs.",
-    fix="",
+    summary="The job runs its own Python code while no op of PyTorch runs.",
+    fix="Run this code less often, or move it into the workers of a DataLoader.",
+    frameworks=("pytorch",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the long pauses before ops; where the job was looked at, no more than the looks
@@ -37,12 +38,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     most = max(long, key=lambda pause: pause.seconds)
     place = "between two steps" if most.first else f"before {most.before.name}"
-    often = f"; most often the job was at {lines[0].where}" if lines else ""
+    often = f"; Python was most often at {lines[0].where}" if lines else ""
     yield Finding(
         cause="between-ops",
-        title=f"no op runs in {share:.0%} of the time, while Python does",
+        title=f"the job's own Python code runs for {share:.0%} of the time, while no op does",
         evidence=f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
-        fix="do it less often, or in the workers of a DataLoader",
+        fix="run this code less often, or move it into the workers of a DataLoader",
         seconds=share * whole,
         share=share,
         gain=Gain(0.0, share),

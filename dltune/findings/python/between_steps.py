@@ -20,8 +20,9 @@ LINE_SHARE = 0.2
 @rule(
     "between-steps",
     "python",
-    summary="The job's own Python between the steps.",
-    fix="",
+    summary="The job runs its own Python code between the steps.",
+    fix="Move this code into the step's tf.function, run it less often, or run it in another "
+    "thread.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -35,9 +36,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
             cause="between-steps",
-            title=f"the job's own Python takes {share:.0%} of the time between the steps",
-            evidence=f"most often at {lines}" if lines else "at no line of the job's own",
-            fix="do it in the step's tf.function, less often, or in a thread beside the steps",
+            title=f"the job's own Python code runs between the steps for {share:.0%} of the time",
+            evidence=f"Python was most often at {lines}"
+            if lines
+            else "no sample was at a line of the job's code",
+            fix="move this code into the step's tf.function, run it less often, or run it in "
+            "another thread",
             share=share,
             gain=Gain(0.0, share),
             confidence="measured",
@@ -53,10 +57,13 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
     lines = _lines([line for step in profile.steps for line in step.lines])
     yield Finding(
         cause="between-steps",
-        title=f"Python runs between the steps in {share:.0%} of the wall time",
-        evidence=f"most often seen at {lines}" if lines else "nothing of a step ran meanwhile",
-        fix="where Keras' fit drives them, several steps in one execution leave most of it out; else "
-        "do it in the step's tf.function, less often, or in a thread beside the steps",
+        title=f"Python runs between the steps for {share:.0%} of the wall time",
+        evidence=f"Python was most often at {lines}"
+        if lines
+        else "no op of a step ran during that time",
+        fix="with Keras' fit, run several steps per execution (compile(steps_per_execution=...)); "
+        "otherwise move the code into the step's tf.function, run it less often, or run it in "
+        "another thread",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),

@@ -18,8 +18,8 @@ _BESIDE = {
 @rule(
     "checkpoints",
     "python",
-    summary="Checkpoints that are saved too often.",
-    fix="",
+    summary="The job saves checkpoints too often.",
+    fix="Save less often (every few minutes, or once per epoch), or in the background.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it. The least gain is none, for it may have
@@ -30,10 +30,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     beside = _BESIDE.get(seen.framework or "")
     yield Finding(
         cause="checkpoints",
-        title=f"saving took {saving.share:.0%} of the {seen.observation.seconds:.0f} s that were watched",
-        evidence=f"Python was at saving{where(saving)} in {saving.share:.0%} of looks, and no step ran",
-        fix="if that is not the only time for long, save less often: every few minutes, or once an "
-        "epoch; or in a thread of its own" + (f" ({beside})" if beside else ""),
+        title=f"saving takes {saving.share:.0%} of the time ({seen.observation.seconds:.0f} s of "
+        "observation)",
+        evidence=f"in {saving.share:.0%} of the samples, Python was saving{where(saving)} and no "
+        "step ran",
+        fix="if saving is frequent, save every few minutes or once per epoch, or in the background"
+        + (f" ({beside})" if beside else ""),
         share=saving.share,
         gain=Gain(0.0, saving.share),
         confidence="modelled",

@@ -8,7 +8,7 @@ from dltune.documents.finding import Confidence, Finding, Gain
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import at_any, costs, where
+from dltune.findings.looked import at_any, costs, often
 from dltune.findings.python.own_lines import own_share
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
@@ -20,8 +20,10 @@ LEAST_LOOKS, MOST = 4, 0.8
 @rule(
     "denormals",
     "python",
-    summary="Computing with denormal numbers, which take many CPUs many times as long.",
-    fix="",
+    summary="The job computes with denormal numbers (below 1.2e-38), for which many CPUs need many "
+    "times as long.",
+    fix="Treat them as zero (torch.set_flush_denormal(True)), or add a tiny number (1e-20) where "
+    "values decay.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Of PyTorch, whose ops the main thread runs, its cost is what a step loses where they are
@@ -31,18 +33,19 @@ def find(seen: Seen) -> Iterator[Finding]:
     if graphs is None:
         return
     looks = (
-        f"in {graphs.denormal} of {graphs.denormal_looks} looks the main thread had used numbers "
-        "below 1.2e-38 (float32), which take the CPU longer"
+        f"in {graphs.denormal} of {graphs.denormal_looks} samples, the main thread had used "
+        "denormal numbers (below 1.2e-38 in float32), which slow the CPU down"
     )
     if in_ops(seen):
         yield from _tried(graphs.flushed, looks) if graphs.flushed else _untried(seen, looks)
     elif python := own_share(seen):
-        share, evidence = python[1], f"{looks}; most often it was{where(python[0])}"
+        share, evidence = python[1], looks + often(python[0])
         yield Finding(
             cause="denormals",
-            title=f"Python computes with denormal numbers between the steps, in {share:.0%} of the time",
+            title=f"Python computes with denormal numbers between the steps for {share:.0%} of "
+            "the time",
             evidence=evidence,
-            fix="set to zero what is so small, or add a tiny number (1e-20) where it decays",
+            fix="set such small values to zero, or add a tiny number (1e-20) where they decay",
             share=share,
             gain=Gain(0.0, share),
         )
@@ -65,7 +68,9 @@ def _tried(flushed: Ratio, looks: str) -> Iterator[Finding]:
     """Nothing where it may bring nothing."""
     if flushed.high < 1:
         gain = Gain(1 - flushed.high, 1 - flushed.low)
-        evidence = f"{looks}; with them as zero a step takes {flushed.median:.2f} of its time"
+        evidence = (
+            f"{looks}; if they count as zero, a step takes {flushed.median:.2f} times as long"
+        )
         yield _of_ops("", evidence, 1 - flushed.median, gain, "measured")
 
 
@@ -73,8 +78,8 @@ def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
     at = at_any(seen, "eager", "python")
     share = min(1.0, sum(one.share for one in at))
     if costs(seen, share):
-        evidence = f"{looks}; most often it was{where(max(at, key=lambda one: one.share))}"
-        when = f", in {share:.0%} of the time at most"
+        evidence = looks + often(max(at, key=lambda one: one.share))
+        when = f" for up to {share:.0%} of the time"
         yield _of_ops(when, evidence, share, Gain(0.0, share), "rule")
 
 
@@ -83,7 +88,8 @@ def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Confidence
         cause="denormals",
         title=f"PyTorch's ops compute with denormal numbers{when}",
         evidence=evidence,
-        fix="torch.set_flush_denormal(True) before the first op takes them for zero",
+        fix="call torch.set_flush_denormal(True) before the first op: denormal numbers then "
+        "count as zero",
         share=share,
         gain=gain,
         confidence=sure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST, at_any, runs_graphs, where
+from dltune.findings.looked import LEAST, at_any, often, runs_graphs
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
@@ -15,8 +15,8 @@ SHARE = 0.2  # of the time
 @rule(
     "eager",
     "python",
-    summary="Steps whose ops Python runs one by one.",
-    fix="",
+    summary="Python runs the ops of a step one by one, because the step is no tf.function.",
+    fix="Put the training step into a tf.function (Keras: run_eagerly=False).",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -36,8 +36,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="eager",
         title="the job runs its ops eagerly, one by one",
-        evidence=f"no graph ran; such ops took {eager:.0%} of the time, and Python between them "
-        f"{between:.0%}{where(max(at, key=lambda one: one.share))}",
+        evidence=f"no graph ran; single ops took {eager:.0%} of the time, and Python between them "
+        f"{between:.0%}{often(max(at, key=lambda one: one.share))}",
         fix="put the training step into a tf.function (Keras: run_eagerly=False)",
         share=between,
         gain=Gain(0.0, between),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import at_any, costs, runs_graphs, where
+from dltune.findings.looked import at_any, costs, often, runs_graphs
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 
@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "host-reads",
     "python",
-    summary="Figures taken out of tensors in Python.",
-    fix="",
+    summary="Python reads values of tensors, or runs single ops, between the steps.",
+    fix="Keep metrics in the step's tf.function, and read them every hundredth step.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -27,14 +27,18 @@ def find(seen: Seen) -> Iterator[Finding]:
     reads = most.activity == "reading"
     yield Finding(
         cause="host-reads",
-        title=f"Python takes figures out of tensors between the steps in {share:.0%} of the time"
+        title=f"Python reads values of tensors between the steps for {share:.0%} of the time"
         if reads
-        else f"Python runs single ops between the steps in {share:.0%} of the time",
-        evidence=f"most often{where(most)}: "
-        + (".numpy(), float() or a conversion" if reads else "each is called for itself"),
+        else f"Python runs single ops between the steps for {share:.0%} of the time",
+        evidence=(
+            "the job calls .numpy() or float(), or converts tensors otherwise"
+            if reads
+            else "each op is called by itself, outside the step's graph"
+        )
+        + often(most),
         fix="keep metrics in the step's tf.function, and read them every hundredth step"
         if reads
-        else "do them in the step's tf.function, or in the input pipeline",
+        else "move these ops into the step's tf.function, or into the input pipeline",
         share=share,
         gain=Gain(0.0, share),
         confidence="measured",

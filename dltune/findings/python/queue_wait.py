@@ -13,8 +13,9 @@ from dltune.findings.seen import Seen
 @rule(
     "queue-wait",
     "python",
-    summary="Steps that wait for another thread or process of the job.",
-    fix="",
+    summary="Steps wait for another thread or process of the job.",
+    fix="Let more workers prepare what the steps need (processes for Python code), and let the "
+    "queue hold several batches.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it."""
@@ -22,11 +23,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     if queue:
         yield Finding(
             cause="queue-wait",
-            title=f"the job waits {queue.share:.0%} of the time for another of its threads or processes",
-            evidence=f"its main thread waited for what one puts into a queue{where(queue)} in "
-            f"{queue.share:.0%} of looks, and no step ran",
-            fix="let more of them prepare what the steps need, in processes where it is Python's work, "
-            "and let the queue hold several batches",
+            title=f"the job waits for another of its threads or processes for {queue.share:.0%} "
+            "of the time",
+            evidence=f"in {queue.share:.0%} of the samples, the main thread waited for a "
+            f"queue{where(queue)} and no step ran",
+            fix="let more workers prepare what the steps need (processes for Python code), and "
+            "let the queue hold several batches",
             share=queue.share,
             gain=Gain(0.0, queue.share),
             confidence="measured",

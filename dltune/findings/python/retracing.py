@@ -20,8 +20,9 @@ AGAIN, FIRST = 0.5, 0.9
 @rule(
     "retracing",
     "python",
-    summary="Graphs that are traced again and again.",
-    fix="",
+    summary="tf.function traces new graphs again and again.",
+    fix="Pass tensors instead of Python numbers, keep shapes and dtypes the same, and create each "
+    "tf.function once.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -41,13 +42,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
     yield Finding(
         cause="retracing",
-        title=f"tf.function traces new graphs all the time: {graphs.traced} in "
+        title=f"TensorFlow traces new graphs all the time: {graphs.traced} in "
         f"{observation.seconds:.0f} s",
-        evidence=f"{graphs.again} of them are of one function; Python was at tracing in "
-        f"{tracing.share:.0%} of looks{where(tracing)}",
-        fix="pass tensors instead of Python numbers, keep shapes and dtypes the same from call to call "
-        "(pad batches, drop_remainder=True), make the tf.function once and not in a loop, or give "
-        "it an input_signature or reduce_retracing=True",
+        evidence=f"{graphs.again} of these graphs belong to one function; in {tracing.share:.0%} "
+        f"of the samples, Python was tracing{where(tracing)}",
+        fix="pass tensors instead of Python numbers, keep shapes and dtypes the same from call "
+        "to call (pad batches, drop_remainder=True), create the tf.function once and not in a "
+        "loop, or give it an input_signature or reduce_retracing=True",
         share=tracing.share,
         gain=Gain(0.8 * tracing.share, min(1.0, tracing.share + first)),
         confidence="measured",

@@ -19,8 +19,9 @@ AT_ONCE = 64
 @rule(
     "tiny-steps",
     "python",
-    summary="Steps that are over sooner than what Keras or the call itself does around each.",
-    fix="",
+    summary="Steps are so short that Keras' training loop, or the call of a step, takes much of "
+    "the time.",
+    fix="Run several steps per execution (compile(steps_per_execution=64)), or use larger batches.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -32,10 +33,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         share = max(fit.share, _between(seen) - sum(map(_else, shares(seen).values())))
         yield Finding(
             cause="tiny-steps",
-            title=f"Keras' loop and its calls take {share:.0%} of the time, around steps that are short",
-            evidence=f"in {fit.share:.0%} of looks the main thread was in fit, and in no step{_ops(seen)}",
-            fix=f"run several steps in one execution: compile(steps_per_execution={AT_ONCE}), or "
-            "larger batches; callbacks see every execution only",
+            title=f"Keras' training loop takes {share:.0%} of the time, because the steps are "
+            "short",
+            evidence=f"in {fit.share:.0%} of the samples, the main thread was in fit but in no "
+            f"step{_ops(seen)}",
+            fix=f"run several steps per execution (compile(steps_per_execution={AT_ONCE})), or "
+            "use larger batches; callbacks then run once per execution",
             share=share,
             gain=Gain(0.5 * share, share),
             confidence="measured",
@@ -45,11 +48,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     elif call := at(seen, "call"):
         yield Finding(
             cause="tiny-steps",
-            title=f"the calls of steps that are short take {call.share:.0%} of the time",
-            evidence="the main thread was in TensorFlow's Python before and after the step"
+            title=f"the calls of short steps take {call.share:.0%} of the time",
+            evidence="the main thread was in TensorFlow's Python code before and after the step"
             f"{where(call)}{_ops(seen)}",
-            fix="do several steps in one call: loop over batches in the tf.function (for batch in "
-            "dataset), or larger batches; pass tensors, since arrays are converted at each call",
+            fix="run several steps in one call (loop over batches in the tf.function: for batch "
+            "in dataset), or use larger batches; pass tensors, because arrays are converted at "
+            "each call",
             share=call.share,
             gain=Gain(0.0, call.share),
             confidence="measured",
@@ -68,4 +72,4 @@ def _ops(seen: Seen) -> str:
     if seen.profile is None:
         return ""
     profile = seen.profile.profile
-    return f"; ops run for {part(profile, 'ops') * unrecorded(profile) * 1e3:.3g} ms of a step"
+    return f"; ops run for {part(profile, 'ops') * unrecorded(profile) * 1e3:.3g} ms per step"

@@ -15,8 +15,8 @@ SHARE = 0.2  # of the time; less is what validation is worth
 @rule(
     "validation",
     "python",
-    summary="Validation that takes a large part of the time.",
-    fix="",
+    summary="Validation takes a large part of the time.",
+    fix="Validate less often, on a part of the data, or in larger batches.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the looks that found the main thread at it. The least gain is none, for it may have
@@ -28,9 +28,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     seconds = seen.observation.seconds
     yield Finding(
         cause="validation",
-        title=f"validation took {validating.share:.0%} of the {seconds:.0f} s that were watched",
-        evidence=f"Python was at validation{where(validating)} in {validating.share:.0%} of looks",
-        fix="if that is not the only time for long, validate less often, on a part, or in larger "
+        title=f"validation takes {validating.share:.0%} of the time ({seconds:.0f} s of "
+        "observation)",
+        evidence=f"in {validating.share:.0%} of the samples, Python was "
+        f"validating{where(validating)}",
+        fix="if validation is frequent, validate less often, on a part of the data, or in larger "
         f"batches{'' if seen.framework == 'pytorch' else keras}",
         share=validating.share,
         gain=Gain(0.0, validating.share),

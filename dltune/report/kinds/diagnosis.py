@@ -1,4 +1,4 @@
-"""What costs a job its time, the most costly first, and what was seen of it."""
+"""A diagnosis: the findings in order of cost, and the observation of the job."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dltune.tables import Key, Table, columns
 __all__ = ["load", "show"]
 
 _ACTIVITIES = {
-    "step": "runs a step's graph",
-    "tracing": "traces a graph",
-    "input": "waits for the next batch",
-    "queue": "waits for another thread or process of the job",
-    "reading": "takes figures out of tensors",
-    "eager": "runs a single op",
-    "saving": "saves",
-    "validation": "validates",
-    "fit": "is in Keras' loop",
-    "call": "calls a step",
-    "python": "runs the job's own Python",
+    "step": "running a step",
+    "tracing": "tracing or compiling a graph",
+    "input": "waiting for the next batch",
+    "queue": "waiting for another thread or process of the job",
+    "reading": "reading values of tensors",
+    "eager": "running a single op",
+    "saving": "saving a checkpoint",
+    "validation": "validating",
+    "fit": "in Keras' training loop",
+    "call": "calling a step",
+    "python": "running the job's own Python code",
 }
 
 
@@ -38,7 +38,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     at = loaded.prefix
     sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
     if seen := diagnosis.observation:
-        sections.append(Section(f"{at}-seen", "The job as it ran", joined([*_seen(seen, at)])))
+        sections.append(Section(f"{at}-seen", "Observation of the job", joined([*_seen(seen, at)])))
     first = diagnosis.findings[0].title if diagnosis.findings else NOTHING
     return Shown(
         title=f"Diagnosis {loaded.path.name}",
@@ -49,7 +49,11 @@ def show(loaded: Loaded, _: Context) -> Shown:
         sections=sections,
         headlines=[Headline(0, sentence(first))],
         remarks=[
-            *([] if diagnosis.partial is None else [f"It is partial: {diagnosis.partial}."]),
+            *(
+                []
+                if diagnosis.partial is None
+                else [f"The diagnosis is incomplete: {diagnosis.partial}."]
+            ),
             *map(sentence, diagnosis.unseen),
         ],
     )
@@ -75,7 +79,7 @@ def _seen(seen: Observation, at: str) -> Iterator[Markup]:
             for one in seen.python.shares
         ]
         yield captioned(
-            f"The main thread of pid {seen.python.pid}, in {seen.python.looks} looks",
+            f"Main thread of pid {seen.python.pid}: shares of {seen.python.looks:,} samples",
             divided(parts),
         )
     rows = [
@@ -93,9 +97,9 @@ def _seen(seen: Observation, at: str) -> Iterator[Markup]:
     ]
     heads = (
         ">pid",
-        ">cores",
+        ">cores used",
         ">in the kernel",
-        ">waited for",
+        ">cores waited for",
         "CPUs",
         "threads",
         ">MiB",
