@@ -53,7 +53,7 @@ COURTEOUS = 10
     metavar="FILE",
     help="Write the report to FILE as JSON.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(

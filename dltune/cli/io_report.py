@@ -18,28 +18,42 @@ if TYPE_CHECKING:
 PID_SECONDS = 30.0
 
 
-@click.command("io-report")
-@click.option("--pid", type=click.IntRange(min=1), help="Watch this process and its children.")
+@click.command("io-report", epilog="\b\nExample:\n  dltune io-report -- python train.py")
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="Watch this running process and its children.",
+)
 @click.option(
     "--file",
     "file",
     type=click.Path(path_type=Path),
-    help="Read this file cold in every way, without a job (an LMDB folder will do).",
+    metavar="FILE",
+    help="Compare the ways to read this file or LMDB folder, without a job.",
 )
 @click.option(
     "--readers",
     default="1,2,4,8",
     show_default=True,
     metavar="COUNTS",
-    help="With --file: how many processes read it together.",
+    help="With --file, try these numbers of reader processes.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1.0),
-    help="Seconds to watch [the whole job; with --pid 30]. With --file: about what all takes [60].",
+    metavar="SECONDS",
+    help="Stop after SECONDS (with --file: approximately).  "
+    "[default: at the job's end; with --pid, 30; with --file, 60]",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report as JSON.")
-@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE as JSON.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
@@ -52,18 +66,20 @@ def command(
     as_json: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Why reading the data is slow.
+    """Report why reading training data is slow.
 
-    Watches a job from outside: what it reads, how, what it waits for. Starts CMD as it is, or looks
-    at a process that runs. Or reads a file as training jobs do, cold, and tells what each way of
-    reading costs on this storage.
+    dltune starts CMD unmodified, or watches a running process (--pid). It reports which data files
+    the job reads and how, how much comes from storage, and which threads wait for storage.
+
+    With --file, there is no job: dltune reads the file in the ways that training jobs do, each time
+    from cold storage, and compares their speed. Findings with suggested fixes come last.
     """
     from dltune.cli import interrupts, io_tables, results
 
     if sum((pid is not None, file is not None, bool(job))) != 1:
         raise UsageError(
-            "name one thing to look at",
-            remedy="a command after --, or --pid PID, or --file FILE",
+            "give exactly one of: a command after --, --pid, --file",
+            remedy="try: dltune io-report -- python train.py",
         )
     results.require_apart([file], [output])
     with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
@@ -77,7 +93,7 @@ def command(
             kept.write(document)
     results.tell(document, io_tables.show, as_json=as_json, written=[output])
     if code:
-        raise JobFailed(f"the job ended with exit code {code}; the report stands", code)
+        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
 
 
 def _watch_process(pid: int, seconds: float) -> Io:
@@ -121,7 +137,7 @@ def _watched(
             try:
                 watch.run(seconds, over, tell)
             except interrupts.Ended as ended:
-                partial = f"ended by {ended} after {watch.ended - watch.began:.0f} s"
+                partial = f"stopped by {ended} after {watch.ended - watch.began:.0f} s"
         return assemble(watch, subject, partial), partial is not None
 
 
@@ -132,8 +148,8 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
     counts = between_commas(readers)
     if not counts or any(not part.isdecimal() or not 1 <= int(part) <= 256 for part in counts):
         raise UsageError(
-            f"--readers {readers!r} is not a list of counts from 1 to 256",
-            remedy="write it as in --readers 1,2,4,8",
+            f"--readers {readers!r} must be a comma-separated list of numbers from 1 to 256",
+            remedy="for example, --readers 1,2,4,8",
         )
     with progress.line() as line:
         return experiment(

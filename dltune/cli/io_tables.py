@@ -35,13 +35,15 @@ def _watch(watch: Watch, io: Io) -> None:
     if watch.files:
         tables.show(io_tables.files(io, watch), FILES)
     else:
-        click.echo(f"{io.subject}: no data file was seen in {watch.seconds:.0f} s")
+        click.echo(f"{io.subject}: no data file was found in {watch.seconds:.0f} s")
     for storage in io.storage:
         click.echo(f"{storage.mount}: {place(storage)}")
     for file in watch.files[:FILES]:
         if file.requests:
-            seen = ", ".join(f"{size(r.size)}: {r.seen}" for r in file.requests)
-            click.echo(f"read calls of {file_name(file.path)} seen waiting, by size: {seen}")
+            seen = ", ".join(f"{size(r.size)}: {r.seen} times" for r in file.requests)
+            click.echo(
+                f"sampled read calls that waited for {file_name(file.path)}, by size: {seen}"
+            )
     for table, most in (
         (io_tables.threads(watch), THREADS),
         (io_tables.pressure(watch), None),
@@ -51,23 +53,25 @@ def _watch(watch: Watch, io: Io) -> None:
             tables.show(table, most)
     cost = share(watch.cost.share)
     click.echo(
-        f"\nwatching took {watch.cost.cpu:.2f} s of CPU in {watch.cost.looks} looks: {cost} of the "
-        "job's own CPU time"
+        f"\noverhead of the watch: {watch.cost.cpu:.2f} s of CPU time for {watch.cost.looks} "
+        f"samples, {cost} of the job's CPU time"
     )
 
 
 def _experiment(experiment: Experiment) -> None:
     click.echo(
-        f"{experiment.path}: {experiment.format}, {size(experiment.size)}; windows of "
-        f"{experiment.records} records of {size(experiment.mean_size)}, cold "
-        f"({experiment.cold}), {experiment.repeats} rounds in turns, {experiment.seconds:.0f} s"
+        f"{experiment.path}: {experiment.format}, {size(experiment.size)}\n"
+        f"each way read up to {experiment.records} records of {size(experiment.mean_size)} (mean) "
+        f"in each of {experiment.repeats} rounds; {experiment.seconds:.0f} s in total\n"
+        f"pages dropped by {experiment.cold}"
     )
     for table in io_tables.ways(experiment):
         tables.show(table)
     if seek := experiment.seek:
         click.echo(
-            f"\ncoming to record {seek.passed} from the front: {seek.seconds.median:.3g} s cold, "
-            f"{seek.pages:.2f} pages touched a record; by exact offset {seek.by_offset:.2e} s"
+            f"\nreaching record {seek.passed} by stepping from the first record: "
+            f"{seek.seconds.median:.3g} s, {seek.pages:.2f} pages touched per record; by its exact "
+            f"offset: {seek.by_offset:.2e} s"
         )
     click.echo(ceiling(experiment))
 
@@ -77,7 +81,7 @@ def watched(watch: Watching) -> str:
     running = sum(not seen.ended for seen in watch.processes.values())
     return (
         f"{watch.ended - watch.began:.0f} s: {running} process{'es' * (running != 1)}, "
-        f"{len(watch.files.known)} data files, {watch.looks} looks"
+        f"{len(watch.files.known)} data files, {watch.looks} samples"
     )
 
 
@@ -94,7 +98,7 @@ def open_files(watch: Watching) -> Table:
         )
         for file in known[:ROWS]
     ]
-    heads = columns("file", "format", "size", "in the page cache", "came from storage")
+    heads = columns("file", "format", ">size", ">in the page cache", ">from storage")
     return Table("data files", heads, rows)
 
 
@@ -117,5 +121,5 @@ def waiting(watch: Watching) -> Table:
         )
         for process, tid, thread in seen[:ROWS]
     ]
-    heads = columns("pid", "thread", "waits", "switches", "major faults")
+    heads = columns(">pid", "thread", ">waiting", ">voluntary switches", ">major faults")
     return Table("threads that wait for storage", heads, rows)

@@ -26,23 +26,28 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group("lmdb")
-def command() -> None:
-    """Where the records of an LMDB file lie, its keys, and whether it is sound.
+def _example(arguments: str) -> str:
+    return f"\b\nExample:\n  dltune lmdb {arguments}"
 
-    FILE is a data file (data.mdb) or the folder that holds it. It is read by dltune's own parser,
-    never by LMDB, and never written to.
+
+@click.group("lmdb", epilog=_example("verify train.lmdb"))
+def command() -> None:
+    """Index, list or check an LMDB file.
+
+    FILE is a data file (data.mdb) or its folder. dltune reads it with its own parser, so the LMDB
+    library is not needed, and never writes to it.
     """
 
 
-@command.command("index")
+@command.command("index", epilog=_example("index train.lmdb"))
 @_JSON
 @_FILE
 def index(file: Path, as_json: bool) -> None:
-    """Find where every record lies, and keep that beside FILE.
+    """Store the offset of each record in an index file.
 
-    The index (FILE.dltune-index) belongs to one transaction. It is used again while the file is as
-    it was then, and made again when it is not.
+    The index (data.mdb.dltune-index, next to the data file) lets dltune.io.Reader and
+    dltune.io.Records read each record directly. They make the index themselves if it is missing,
+    and again after the data file has changed; this command makes it in advance.
     """
     from dltune.io.lmdb.index import Index
     from dltune.io.lmdb.index_file import beside
@@ -73,18 +78,20 @@ def index(file: Path, as_json: bool) -> None:
     heads = columns("database", *(f">{figure}" for figure in figures))
     tables.show(Table(f"{main.path}, transaction {main.txn}", heads, rows), gap=False)
     if kept is not None:
-        click.echo(f"kept in {kept}")
+        click.echo(f"index written to {kept}")
     else:
-        click.echo(f"dltune: the index is not kept: {main.unsaved}", err=True)
+        click.echo(f"dltune: warning: the index was not stored: {main.unsaved}", err=True)
 
 
-@command.command("keys")
-@click.option("--database", metavar="NAME", help="A named database [the main one].")
+@command.command("keys", epilog=_example("keys train.lmdb | head"))
+@click.option(
+    "--database", metavar="NAME", help="List this named database.  [default: the main database]"
+)
 @_FILE
 def keys(file: Path, database: str | None) -> None:
-    r"""Print every key of a database, one a line, in order.
+    r"""Print each key of a database, one per line, in order.
 
-    Bytes that are not printable ASCII, and backslashes, are shown as \xNN.
+    Backslashes and bytes that are not printable ASCII are printed as \xNN.
     """
     from dltune.io.lmdb.index import Index
 
@@ -94,18 +101,18 @@ def keys(file: Path, database: str | None) -> None:
         sys.stdout.write(printable(key) + "\n")
     sys.stdout.flush()
     if found.unsaved:
-        click.echo(f"dltune: the index is not kept: {found.unsaved}", err=True)
+        click.echo(f"dltune: warning: the index was not stored: {found.unsaved}", err=True)
 
 
-@command.command("verify")
+@command.command("verify", epilog=_example("verify train.lmdb"))
 @_JSON
 @_FILE
 def verify(file: Path, as_json: bool) -> None:
-    """Check the structure of the whole file.
+    """Check the structure of the whole file for damage.
 
-    Both meta pages, every tree (page numbers, bounds, order of the keys, counts), the overflow
-    pages' headers, the list of free pages, and that no page is used twice. Exit code 1 when there
-    are faults.
+    Checks both meta pages, each tree (page numbers, bounds, order of keys, counts), overflow pages,
+    the list of free pages, and that no page is used twice. Does not check the contents of records.
+    The exit code is 1 if there are faults.
     """
     from dltune.errors import GateFailed
     from dltune.io.lmdb.verify import verify as examine
@@ -122,13 +129,15 @@ def verify(file: Path, as_json: bool) -> None:
             f"pages of {report.page_size} bytes, transaction {report.txn}\n"
             f"{report.records} records in {report.databases} databases; "
             f"{report.used} pages in use, {report.free} free"
-            + (f", {report.lost} lost (in no list)" if report.lost else "")
+            + (f", {report.lost} lost (neither in use nor free)" if report.lost else "")
         )
         if not report.fault_count:
-            click.echo("no fault found")
+            click.echo("no faults found")
     if report.fault_count:
         faults = "a fault" if report.fault_count == 1 else f"{report.fault_count} faults"
-        raise GateFailed(f"{report.path} has {faults}", remedy="restore it, or make it again")
+        raise GateFailed(
+            f"{report.path} has {faults}", remedy="restore the file, or write it again"
+        )
 
 
 def printable(key: bytes) -> str:

@@ -73,7 +73,7 @@ def test_tables_for_people(library):
     with started(library, rank=0, size=1) as rank:
         done = dltune("--pid", rank.pid, "--seconds", 2)
     assert done.returncode == 0, done.stderr
-    assert "what follows" in done.stdout
+    assert "\nfindings\n" in done.stdout
     assert f"{rank.background}  background" in done.stdout
     assert "overhead of the watch: " in done.stdout
 
@@ -96,7 +96,7 @@ sys.exit(1)"""
     done = dltune(*job(library, follows, fails))
     assert done.returncode == 1
     assert "the job ended with exit code 1; the report is still valid" in done.stderr
-    assert "rank 1 failed first, the others followed" in done.stdout
+    assert "Rank 1 failed first, the others followed" in done.stdout
     assert "ended with exit code 7" in done.stdout
 
 
@@ -177,7 +177,7 @@ def test_a_timeline_that_is_cut_off(tmp_path):
     file.write_text(TIMELINE + '{"ph": "B", "name": "NEGO')
     done = dltune("--timeline", file)
     assert done.returncode == 0, done.stderr
-    assert "the timeline ends in the middle of a record" in done.stdout
+    assert "The timeline ends in the middle of a record" in done.stdout
 
 
 def test_reports_of_two_hosts_in_one(library, tmp_path):

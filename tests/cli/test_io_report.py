@@ -69,15 +69,15 @@ def test_tables_for_people(file, started):
     done = dltune("--pid", reading.pid, "--seconds", 1)
     assert done.returncode == 0, done.stderr
     assert "shard.bin" in done.stdout
-    assert "what follows" in done.stdout
-    assert "watching took" in done.stdout
+    assert "findings" in done.stdout
+    assert "overhead of the watch: " in done.stdout
 
 
 def test_the_jobs_exit_code_is_passed_on(file):
     done = dltune(*job(file, 0.5, 7))
     assert done.returncode == 7
-    assert "the job ended with exit code 7; the report stands" in done.stderr
-    assert "what follows" in done.stdout
+    assert "the job ended with exit code 7; the report is still valid" in done.stderr
+    assert "findings" in done.stdout
 
 
 def test_a_process_that_runs(file):
@@ -92,23 +92,26 @@ def test_a_process_that_runs(file):
 def test_a_file_without_a_job(file):
     done = dltune("--file", file, "--readers", "1,2", "--seconds", 3)
     assert done.returncode == 0, done.stderr
-    assert "ways of reading" in done.stderr
-    assert "readers that share the records" in done.stdout
-    assert "the storage gave at most" in done.stdout
+    assert "ways to read 16 MiB of shard.bin" in done.stderr
+    assert "several readers, which take the records in turn" in done.stdout
+    assert "the fastest reading was " in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "name one thing to look at"),
-        (("--pid", 1, "--file", "x"), "name one thing to look at"),
+        ((), "give exactly one of: a command after --, --pid, --file"),
+        (("--pid", 1, "--file", "x"), "give exactly one of: a command after --, --pid, --file"),
         (("--file", "missing"), "cannot read missing: No such file"),
         (("--file", "."), ". is a folder"),
         (
             ("--file", "missing", "--readers", "1,zero"),
-            "--readers '1,zero' is not a list of counts",
+            "--readers '1,zero' must be a comma-separated list of numbers",
         ),
-        (("--file", "missing", "--readers", "0"), "--readers '0' is not a list of counts"),
+        (
+            ("--file", "missing", "--readers", "0"),
+            "--readers '0' must be a comma-separated list of numbers",
+        ),
         (("--", "no-such-command-here"), "command not found: no-such-command-here"),
     ],
 )
@@ -147,4 +150,4 @@ def test_a_live_view_on_a_terminal_and_a_report_when_it_is_interrupted(file):
     document = msgspec.json.decode(out, type=io.Io)
     assert document.watch is not None
     assert document.partial is not None
-    assert document.partial.startswith("ended by SIGINT")
+    assert document.partial.startswith("stopped by SIGINT")

@@ -39,16 +39,16 @@ def followed(section: IoPlan, pid: int, say: Callable[[str], None]) -> Iterator[
         try:
             out, error = process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
-            say("no more is known of the read-ahead hints: their process did not end in time")
+            say("the result of the read-ahead hints is unknown: their process did not end in time")
             return
         if process.returncode:
             last = (error.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-            say(f"there were no read-ahead hints: {last}")
+            say(f"the read-ahead hints failed: {last}")
         elif out:
             result = json.loads(out)
             for file in result["files"]:
-                say(f"hints for {file['asked'] / 1e6:.0f} MB of {file['path']}")
-            say(f"giving them took {result['cpu']:.2f} s of CPU time")
+                say(f"gave read-ahead hints for {file['asked'] / 1e6:.0f} MB of {file['path']}")
+            say(f"the read-ahead hints took {result['cpu']:.2f} s of CPU time")
     finally:
         process.kill()
         process.communicate()

@@ -80,7 +80,7 @@ class Database {
       sink_.duplicate_tree_done(tree);
       return;
     }
-    throw Fault{"a record has flags that cannot be: " + std::to_string(node.flags)};
+    throw Fault{"a record has impossible flags: " + std::to_string(node.flags)};
   }
 
   void big(const Node& node) {
@@ -104,7 +104,7 @@ class Database {
       return;
     }
     for (const Node& node : inner_.reader().nodes(page, span, false)) {
-      if (node.flags || node.data_size) throw Fault{"a duplicate has data of its own"};
+      if (node.flags || node.data_size) throw Fault{"a duplicate has data"};
       sink_.value(key, node.key, offset + (node.key - page), node.key_size);
     }
   }
@@ -123,7 +123,7 @@ inline uint64_t claim_free(const File& file, Owners& owners, const Node& node, u
   if (node.key_size != 8) throw Fault{"a list of free pages has no transaction"};
   const uint64_t txn = load<uint64_t>(node.key);
   if (!txn || txn > file.txn)
-    throw Fault{"a list of free pages is of transaction " + std::to_string(txn)};
+    throw Fault{"a list of free pages has transaction " + std::to_string(txn)};
   if (size < 8) throw Fault{"a list of free pages is cut off"};
   uint64_t words[4096];
   file.read(offset, reinterpret_cast<uint8_t*>(words), 8);

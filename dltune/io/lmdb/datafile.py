@@ -61,7 +61,7 @@ class DataFile:
         try:
             return os.pread(self.descriptor, length, offset)
         except OSError as error:
-            raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
+            raise UsageError(f"cannot read {self.path}: {error.strerror}", remedy=None) from None
 
 
 def data_path(path: Path) -> Path:
@@ -95,7 +95,7 @@ def open_plain(path: Path) -> int:
         # a pipe without a writer would block
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=None) from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
@@ -104,4 +104,4 @@ def open_plain(path: Path) -> int:
         raise UsageError(
             f"{path} is a folder without {NAME}", remedy="name a data file, or an LMDB folder"
         )
-    raise UsageError(f"{path} is not a plain file", remedy="name a data file")
+    raise UsageError(f"{path} is not a regular file", remedy="name a data file")

@@ -109,7 +109,7 @@ class FreePages : public Collector {
 
  private:
   [[noreturn]] static void refuse() {
-    throw Fault{"the list of free pages holds something else"};
+    throw Fault{"the list of free pages contains other data"};
   }
 
   Database<FreePages> database_;

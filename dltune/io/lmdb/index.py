@@ -179,8 +179,8 @@ def _open(path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
             if data.holds():
                 return _save(data, databases, choose)
     raise UsageError(
-        f"{data_path(path)} was written to while it was read, {ATTEMPTS} times",
-        remedy="index it when the writer rests",
+        f"{data_path(path)} changed while it was read, in all {ATTEMPTS} attempts",
+        remedy="retry when no process writes to it",
     )
 
 
@@ -217,5 +217,5 @@ def _position(names: list[bytes | None], name: bytes | None, path: Path) -> int:
     known = ", ".join(repr(n.decode(errors="replace")) for n in names if n is not None)
     raise UsageError(
         f"{path} has no database {(name or b'').decode(errors='replace')!r}",
-        remedy=f"it has {known}" if known else "it has no named databases",
+        remedy=f"choose from {known}" if known else "leave out the name: it has no named databases",
     )

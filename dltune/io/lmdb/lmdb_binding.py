@@ -106,11 +106,11 @@ class Call:
         if code == 1:
             raise UsageError(
                 f"{self._path} is damaged: {why}",
-                remedy="`dltune lmdb verify` looks for all faults; restore it, or copy it again",
+                remedy="restore the file, or copy it again; `dltune lmdb verify` lists all faults",
             )
         if code:
             raise UsageError(
-                f"{self._path} needs more memory to be read than there is",
-                remedy="read it on a larger machine",
+                f"there is not enough memory to read {self._path}",
+                remedy="use a machine with more memory",
             )
         return why

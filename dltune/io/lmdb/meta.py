@@ -19,8 +19,8 @@ ENCRYPTED = 0x2000  # of an environment
 LARGEST_PAGE = {1: 0x8000, 3: 0x10000}
 PAGES_LIMIT = 1 << 46  # branch nodes have 48 bits for a page; with this, offsets fit 63
 ATTEMPTS = 1000
-OWN_DUMP = "let that program write a copy without"
-NO_LMDB = "name an LMDB data file (data.mdb), whole"
+OWN_DUMP = "let that program write a copy without encryption and checksums"
+NO_LMDB = "name a complete LMDB data file (data.mdb)"
 
 Read = Callable[[int, int], bytes]  # (offset, length) -> at most that many bytes
 
@@ -76,7 +76,7 @@ def read_metas(read: Read, source: str) -> tuple[Meta, Meta]:
         before = pages
     raise UsageError(
         f"{source} is being written faster than its meta pages can be read",
-        remedy="try again when the writer rests",
+        remedy="retry when no process writes to it",
     )
 
 
@@ -88,7 +88,8 @@ def _refuse_coded(meta: Meta, read: Read, source: str) -> None:
         raise UsageError(f"{source} is encrypted by the program that wrote it", remedy=OWN_DUMP)
     if any(read(meta.page_size - 2, 2)):
         raise UsageError(
-            f"{source} has checksums in its pages, of the program that wrote it", remedy=OWN_DUMP
+            f"{source} has page checksums that only the program that wrote it can check",
+            remedy=OWN_DUMP,
         )
 
 
@@ -99,7 +100,7 @@ def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:
     if first.txn and second.txn and abs(first.txn - second.txn) != 1:
         raise _damaged(
             source,
-            f"the meta pages are of transactions {first.txn} and {second.txn}, which do not "
+            f"the meta pages have transactions {first.txn} and {second.txn}, which do not "
             "follow each other",
         )
     return second
@@ -127,7 +128,7 @@ def _header_size(head: bytes, source: str) -> int:
 
 def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
     if len(page) < header + _META.size:
-        raise _damaged(source, f"it ends within meta page {number}")
+        raise _damaged(source, f"it ends inside meta page {number}")
     raw = page[header : header + _META.size]
     magic, version, _, _, *trees, last_page, txn = _META.unpack(raw)
     expected = 1 if header == 16 else 3
@@ -137,7 +138,7 @@ def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
         raise UsageError(
             f"{source} has LMDB data version {version} with {header}-byte page headers; "
             "dltune reads versions 1 (LMDB 0.9) and 3 (LMDB 1.0)",
-            remedy="copy it with that LMDB's mdb_dump, and a released LMDB's mdb_load",
+            remedy="copy it: mdb_dump of the LMDB that wrote it, then mdb_load of a released LMDB",
         )
     flags = struct.unpack_from("<H", page, header - 6)[0]
     if struct.unpack_from("<Q", page)[0] != number or not flags & META_FLAG:
@@ -147,18 +148,20 @@ def _meta(page: bytes, header: int, number: int, source: str) -> Meta:
     if size & (size - 1) or not 256 <= size <= LARGEST_PAGE[version]:
         raise _damaged(source, f"meta page {number} has a page size of {size} bytes")
     if not 1 <= last_page < PAGES_LIMIT:
-        raise _damaged(source, f"meta page {number} has {last_page} as the last page")
+        raise _damaged(source, f"meta page {number} gives {last_page} as the last page")
     if txn and txn % 2 != number:
-        raise _damaged(source, f"meta page {number} is of transaction {txn}, which is the other's")
+        raise _damaged(
+            source, f"meta page {number} has transaction {txn}, which belongs in the other one"
+        )
     return Meta(version, size, last_page, txn, free, main, raw)
 
 
 def _damaged(source: str, what: str) -> UsageError:
-    return UsageError(f"{source} is damaged: {what}", remedy="restore it, or copy it again")
+    return UsageError(f"{source} is damaged: {what}", remedy="restore the file, or copy it again")
 
 
 def _foreign(source: str, where: str) -> UsageError:
     return UsageError(
-        f"{source} is an LMDB file of {where}; dltune reads those of 64-bit little-endian ones",
-        remedy="dump it there (mdb_dump) and load it here (mdb_load)",
+        f"{source} is an LMDB file of {where}; dltune reads files of 64-bit little-endian machines",
+        remedy="dump it on that machine (mdb_dump) and load it here (mdb_load)",
     )

@@ -156,7 +156,7 @@ class PageReader {
     // each key took two bytes for `lower` to count it, and the rest of its size from `upper`
     const uint32_t taken = span - layout_.base() - layout_.upper(page);
     if (static_cast<uint16_t>(taken) != static_cast<uint16_t>(count * (size - 2)))
-      throw Fault{"its keys are not of the size that it tells"};
+      throw Fault{"its keys do not have the size that its header says"};
     return count;
   }
 
@@ -173,7 +173,7 @@ class PageReader {
 
   const std::vector<Node>& lost(uint32_t i) {
     std::fill(size_at_.begin(), size_at_.end(), 0);
-    throw Fault{"node " + std::to_string(i) + " does not lie where nodes lie"};
+    throw Fault{"node " + std::to_string(i) + " is outside the area for nodes"};
   }
 
   Layout layout_;

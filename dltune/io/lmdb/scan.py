@@ -61,8 +61,9 @@ def scan(data: DataFile, tell: Tell | None) -> list[Entries]:
             database, within = index(name, db)
             if within:
                 raise UsageError(
-                    f"{data.path}: database {name.decode(errors='replace')!r} holds databases of "
-                    "its own, which LMDB does not make"
+                    f"{data.path}: database {name.decode(errors='replace')!r} contains "
+                    "databases, which LMDB does not write",
+                    remedy="restore the file, or copy it again",
                 )
             databases.append(database)
         call(native.dltune_lmdb_settle, handle, data.meta.free)

@@ -114,10 +114,10 @@ class Checker {
     const uint64_t before = report_.faults;
     constexpr uint16_t of_duplicates = kDupFixed | kIntegerDup | kReverseDup;
     if (db_.flags & of_duplicates && !(db_.flags & kDupSort))
-      report_.fault(where_, "its flags tell of duplicates that it cannot have");
+      report_.fault(where_, "its flags allow duplicates that it cannot have");
     // the list of free pages keeps the page size there
     if (!free_list_ && db_.pad && !fits(db_.pad))
-      report_.fault(where_, "it tells an impossible size of its keys");
+      report_.fault(where_, "its key size is impossible");
     keys.begin();
     values.begin();
     try {
@@ -139,9 +139,9 @@ class Checker {
   void duplicates() { values.begin(); }
   void duplicate_tree(const Db& tree) {
     if (tree.flags & ~(kDupFixed | kIntegerKey))
-      throw Fault{"a tree of duplicates has flags that cannot be"};
+      throw Fault{"a tree of duplicates has impossible flags"};
     if (tree.flags & kDupFixed ? !fits(tree.pad) : tree.pad)
-      throw Fault{"a tree of duplicates tells an impossible size of them"};
+      throw Fault{"a tree of duplicates has an impossible record size"};
     branches_before_ = values.branches;
     leaves_before_ = values.leaves;
   }
@@ -157,7 +157,7 @@ class Checker {
     ++records;
   }
   void named(const Node& node, const Db& db) {
-    if (free_list_) throw Fault{"the list of free pages holds a database"};
+    if (free_list_) throw Fault{"the list of free pages contains a database"};
     found.emplace_back(std::string(reinterpret_cast<const char*>(node.key), node.key_size), db);
   }
   void record(const Node& node, uint64_t offset, uint32_t size) {
@@ -177,9 +177,9 @@ class Checker {
     if (layout.txn(header) > file_.txn) throw Fault{page + " is newer than the database"};
     // may be more than needed: a record made smaller in the transaction that wrote it
     const uint64_t run = layout.run(header);
-    if (run < pages) throw Fault{page + " begins too short a run for its record"};
+    if (run < pages) throw Fault{page + " starts a run that is too short for its record"};
     if (layout.version != 1 && load<uint64_t>(node.data + 16) != run)
-      throw Fault{page + " and its record tell different lengths"};
+      throw Fault{page + " and its record have different lengths"};
     owners_.claim_run(first, run, "overflow");
     overflow_ += run;
   }
@@ -232,7 +232,7 @@ void verify(const File& file, const Db& free_db, const Db& main, Tell tell, Coun
     checker.run();
     counts.records += checker.records;
     ++counts.databases;
-    if (i && !checker.found.empty()) report.fault(where, "it holds databases of its own");
+    if (i && !checker.found.empty()) report.fault(where, "it contains databases, which LMDB does not write");
     if (!i) left.insert(left.end(), checker.found.begin(), checker.found.end());
   }
   counts.used = owners.claimed();

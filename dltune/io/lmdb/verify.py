@@ -47,8 +47,8 @@ def verify(path: Path, *, tell: Tell | None = None) -> Report:
         faults = call(native.dltune_lmdb_verify, call.file, meta.free, meta.main, call.tell, counts)
         if not data.holds():
             raise UsageError(
-                f"{data.path} was written to while it was read",
-                remedy="verify it when the writer rests",
+                f"{data.path} changed while it was verified",
+                remedy="retry when no process writes to it",
             )
         return Report(
             path=str(data.path),

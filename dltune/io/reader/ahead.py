@@ -54,7 +54,7 @@ class ReadAhead:
         self._positions = iter(positions)
         self.ahead = planned_ahead(self._database.path) if ahead is None else ahead
         if ahead is not None and ahead < 1:
-            raise UsageError(f"ahead must be at least 1 (bytes), got {ahead}")
+            raise UsageError(f"ahead must be at least 1 (bytes), got {ahead}", remedy=None)
         self._look = 0.0
 
     def __len__(self) -> int:

@@ -44,7 +44,7 @@ class Database:
         self.overtaken = 0
         self.first = self.index = Index.open(self.path, name)
         if not len(self.index):
-            raise UsageError(f"{path} has no records", remedy="name the database that has them")
+            raise UsageError(f"{path} has no records", remedy="name a database that has records")
         self.step = hint_step(storage(self.path))
         self._open()
 
@@ -76,7 +76,8 @@ class Database:
                 return wanted
             self.overtake()
         raise UsageError(
-            f"{self.path} was written over while it was read, {ATTEMPTS} times", remedy=remedy
+            f"{self.path} was overwritten while it was read, in all {ATTEMPTS} attempts",
+            remedy=remedy,
         )
 
     def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> UsageError | None:
@@ -100,7 +101,9 @@ class Database:
         """Go on with the newest snapshot. Raises UsageError when it has no records left."""
         index = Index.open(self.path, self.name)
         if not len(index):
-            raise UsageError(f"all records of {self.path} were deleted while it was read")
+            raise UsageError(
+                f"all records of {self.path} were deleted while it was read", remedy=None
+            )
         self.index = index
         self.overtaken += 1
         self.close()
@@ -130,8 +133,10 @@ class Database:
         except OSError as error:
             self.close()
             if error.errno != errno.EINVAL:
-                raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
+                raise UsageError(
+                    f"cannot read {self.path}: {error.strerror}", remedy=None
+                ) from None
             raise UsageError(
-                f"the file system of {self.path} has no direct I/O (O_DIRECT)",
-                remedy="read it with direct=False",
+                f"the file system of {self.path} does not support direct I/O (O_DIRECT)",
+                remedy="pass direct=False",
             ) from None

@@ -47,14 +47,14 @@ def fetch(descriptor: int, pieces: NDArray[np.uint64], memory: int, parallel: in
     pieces = np.ascontiguousarray(pieces, "<u8")
     code = load().dltune_fetch(descriptor, len(pieces), pieces.ctypes.data, memory, parallel)
     if code == SHORT:
-        raise UsageError("it ends within its records", remedy="restore it, or copy it again")
+        raise UsageError("the file ends inside a record", remedy="restore it, or copy it again")
     if code == errno.EINVAL:
         raise UsageError(
-            "its file system refuses direct reads (O_DIRECT) of this alignment",
-            remedy="read it with direct=False",
+            "the file system refuses direct reads (O_DIRECT) with this alignment",
+            remedy="pass direct=False",
         )
     if code:
-        raise UsageError(f"it cannot be read: {os.strerror(code)}")
+        raise UsageError(f"the file cannot be read: {os.strerror(code)}", remedy=None)
 
 
 def advise(

@@ -83,7 +83,7 @@ class Filling:
         fitted = self.database.settled(
             lambda: self._fitting(wanted),
             read,
-            "let the writer commit less often, or give it a lower memory budget",
+            "let the writer commit less often, or give this reader less memory",
         )
         table = base + _aligned(fitted.layout.size)
         self._tell(fitted, table, base)
@@ -115,9 +115,9 @@ class Filling:
                     return _Fitted(iterations, found, index.sizes[positions], keys, ends)
             if iterations == 1:
                 raise UsageError(
-                    f"one iteration of this node takes {size} bytes, and a slot has "
-                    f"{self._slot_bytes}, half of memory={self.options.memory}",
-                    remedy=f"give at least memory={SLOTS * (size + PAGE)}",
+                    f"memory={self.options.memory} is too small: one iteration of this node takes "
+                    f"{size} bytes, and half of the memory is {self._slot_bytes} bytes",
+                    remedy=f"use at least memory={SLOTS * (size + PAGE)}",
                 )
             iterations = max(1, min(iterations - 1, iterations * self._slot_bytes // size))
 

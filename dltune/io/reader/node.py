@@ -74,8 +74,8 @@ class Memory:
 
             if size > (there := free_bytes()[0]):
                 raise UsageError(
-                    f"the reader's memory={size} is more than the {there} bytes that are free here",
-                    remedy="give it less memory",
+                    f"the reader's memory={size} exceeds the {there} bytes of free memory",
+                    remedy=f"use memory={there} or less",
                 )
             descriptor = os.memfd_create("dltune-io", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, size)
@@ -104,7 +104,7 @@ class Member:
         if message is None:
             raise UsageError(
                 "the process that reads for this node has ended",
-                remedy="look at the output of local rank 0",
+                remedy="see the output of local rank 0",
             )
         if "error" in message:
             raise UsageError(message["error"], remedy=message.get("remedy"))
@@ -135,10 +135,10 @@ def join(name: bytes, rank: int) -> Member:
             except (ConnectionRefusedError, FileNotFoundError, BlockingIOError):
                 if time.monotonic() > until:
                     raise UsageError(
-                        f"local rank 0, which reads for this node, did not come within "
+                        "local rank 0, which reads for this node, did not open the reader within "
                         f"{WAIT_SECONDS:g} s",
-                        remedy="all ranks of a node must open the reader; if the launcher names no "
-                        "job, set DLTUNE_IO_JOB to the same text for all of them, or pass "
+                        remedy="open the reader in all ranks of the node (if the launcher sets no "
+                        "job name, set DLTUNE_IO_JOB to the same text in all of them), or pass "
                         "node=False",
                     ) from None
                 time.sleep(0.02)
@@ -148,13 +148,19 @@ def join(name: bytes, rank: int) -> Member:
         try:
             answer, _ = _received(connection)
         except TimeoutError:
-            raise UsageError("the node's reader did not begin: not all of its ranks came") from None
+            raise UsageError(
+                "the node's reader did not start: not all ranks of the node opened it",
+                remedy="open the reader in all ranks of the node, or pass node=False",
+            ) from None
         connection.settimeout(None)  # an index of a large file takes its time
         descriptors: list[int] = []
         if "ranks" in answer:
             answer, descriptors = _received(connection)
         if not descriptors:
-            raise UsageError(answer.get("error", "the process that reads for this node has ended"))
+            raise UsageError(
+                answer.get("error", "the process that reads for this node has ended"),
+                remedy=answer.get("remedy", "see the output of local rank 0"),
+            )
         memory = Memory(answer["memory"], descriptors[0])
         os.close(descriptors[0])
         failing.pop_all()
@@ -225,7 +231,7 @@ def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
         except OSError:
             raise UsageError(
                 "another job on this node reads this file under the same name",
-                remedy="set DLTUNE_IO_JOB to a text of this job's own for all of its ranks",
+                remedy="set DLTUNE_IO_JOB to a unique text for this job, the same in all its ranks",
             ) from None
         listener.listen(size)
         until = time.monotonic() + WAIT_SECONDS
@@ -237,7 +243,7 @@ def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
                 raise UsageError(
                     f"{missing} of this node's {size} ranks did not open the reader within "
                     f"{WAIT_SECONDS:g} s",
-                    remedy="all of them must, or pass node=False",
+                    remedy="open the reader in all ranks of the node, or pass node=False",
                 ) from None
             failing.callback(connection.close)
             _require_own(connection)
@@ -248,8 +254,8 @@ def _gathered(name: bytes, rank: int, size: int) -> dict[int, socket.socket]:
             other: int = message["rank"]
             if other == rank or other in connections:
                 raise UsageError(
-                    f"two ranks of this node call themselves rank {other}",
-                    remedy="give each its own rank",
+                    f"two processes of this node have rank {other}",
+                    remedy="give each process a different rank",
                 )
             connections[other] = connection
         failing.pop_all()
@@ -339,4 +345,6 @@ def _require_own(connection: socket.socket) -> None:
     )
     _, user, _ = struct.unpack("3i", credentials)
     if user not in (os.getuid(), 0):
-        raise UsageError("another user's process answers in place of this node's reader")
+        raise UsageError(
+            "a process of another user answers in place of this node's reader", remedy=None
+        )

@@ -38,8 +38,10 @@ class Options:
     def __post_init__(self) -> None:
         for name, least in (("memory", 4 * PAGE), ("block", PAGE), ("gap", 0), ("parallel", 1)):
             if getattr(self, name) < least:
-                raise UsageError(f"{name} must be at least {least}, got {getattr(self, name)}")
+                raise UsageError(
+                    f"{name} must be at least {least}, got {getattr(self, name)}", remedy=None
+                )
         if self.block % PAGE:
-            raise UsageError(f"block must be a multiple of {PAGE}, got {self.block}")
+            raise UsageError(f"block must be a multiple of {PAGE}, got {self.block}", remedy=None)
         if self.stagger is not None and self.stagger < 1:
-            raise UsageError(f"stagger must be at least 1, got {self.stagger}")
+            raise UsageError(f"stagger must be at least 1, got {self.stagger}", remedy=None)

@@ -92,19 +92,21 @@ class Share:
         from dltune.machine.ranks import Rank, world
 
         if (rank is None) != (size is None):
-            raise UsageError("rank and size belong together", remedy="give both or neither")
+            raise UsageError("only one of rank and size is given", remedy="give both or neither")
         here = world(os.environ) if rank is None or size is None else Rank(rank, size)
         return cls(here.rank, here.size, batch, batch if run is None else run)
 
     def __post_init__(self) -> None:
         if self.batch < 1:
-            raise UsageError(f"batch must be at least 1, got {self.batch}")
+            raise UsageError(f"batch must be at least 1, got {self.batch}", remedy=None)
         if not 0 <= self.rank < self.size:
-            raise UsageError(f"rank must be at least 0 and below {self.size}, got {self.rank}")
+            raise UsageError(
+                f"rank must be at least 0 and below {self.size}, got {self.rank}", remedy=None
+            )
         if self.run < 1 or self.batch % self.run:
             raise UsageError(
-                f"a batch of {self.batch} records cannot be taken in runs of {self.run}",
-                remedy="choose a run that divides the batch",
+                f"run={self.run} does not divide batch={self.batch}",
+                remedy="choose a run of 1 or more that divides the batch",
             )
 
     def numbers(self, first: int, iterations: int) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ def _file(path: Path) -> FilePlan | None:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(
-                f"{VARIABLE}={source} is not what dltune run sets: {error}",
+                f"{VARIABLE}={source} was not set by dltune run: {error}",
                 remedy=f"unset {VARIABLE}",
             ) from None
     return section.of(path) if section else None

@@ -80,7 +80,7 @@ class Reader:
         is told with the first batch.
         """
         if first < 0 or (iterations is not None and iterations < 0):
-            raise UsageError("an iteration below 0")
+            raise UsageError("first and iterations must be at least 0", remedy=None)
         self.path = data_path(Path(path))
         self.options = planned(self.path) if options is None else options
         self.share = Share.of(rank, size, batch, run)
@@ -124,7 +124,7 @@ class Reader:
     def _started(self) -> node.Member:
         if self._member is None:
             if self._closed:
-                raise UsageError("the reader is closed", remedy="open another")
+                raise UsageError("the reader is closed", remedy="open a new reader")
             self._member = self._begun()
             self._end = weakref.finalize(self, self._member.close)
         return self._member
@@ -139,7 +139,7 @@ class Reader:
         try:
             name = node.meeting_name(os.environ, self.path, _begun[self.path])
         except OSError as error:
-            raise UsageError(f"cannot read {self.path}: {error.strerror}") from None
+            raise UsageError(f"cannot read {self.path}: {error.strerror}", remedy=None) from None
         _begun[self.path] += 1
         if local.rank:
             return node.join(name, self.share.rank)

@@ -56,6 +56,6 @@ class Tokens:
             fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW, wish)
         except OSError as error:
             raise UsageError(
-                f"cannot stagger: this file system has no locks: {error.strerror}",
+                f"cannot stagger: this file system does not support locks: {error.strerror}",
                 remedy="leave out stagger",
             ) from None

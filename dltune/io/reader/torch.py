@@ -42,7 +42,8 @@ class Batches(IterableDataset):  # type: ignore[misc]
         """Raises UsageError in a loader's worker: each would read all of it."""
         if get_worker_info() is not None:
             raise UsageError(
-                "Batches is read in a DataLoader's worker", remedy="give the loader num_workers=0"
+                "Batches cannot be read in a DataLoader worker",
+                remedy="pass num_workers=0 to the DataLoader",
             )
         with Reader(self._path, **self._arguments) as reader:
             yield from reader

@@ -69,8 +69,8 @@ def drop(path: Path, descriptor: int) -> bool:
     if left.now <= max(LEFT, LEFT_SHARE * os.fstat(descriptor).st_size):
         return True
     raise UsageError(
-        f"{path} cannot be read cold: {size(left.now)} of it stay in memory",
-        remedy="end the processes that have it mapped, or copy it to a disk if it lies in memory",
+        f"{path} cannot be read cold: {size(left.now)} of it stay in the page cache",
+        remedy="stop the processes that have it mapped, or copy a file in memory (tmpfs) to a disk",
     )
 
 

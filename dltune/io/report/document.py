@@ -103,31 +103,31 @@ def _unseen(
         pids = ", ".join(str(seen.pid) for seen in hidden[:8])
         yield (
             f"files, read calls and storage bytes of {len(hidden)} of {len(watch.processes)} "
-            f"processes (pid {pids}; user {users}): the kernel shows them to that user and to root "
-            "alone; their switches, run-queue wait and fault counts stand"
+            f"processes of {users} are hidden from this user (pid {pids}); context "
+            "switches, waits for a core and fault counts are complete"
         )
     if refused := watch.faults.refused:
         remedy = f" ({refused.remedy})" if refused.remedy else ""
         yield (
-            f"offsets of page faults: {refused}{remedy}; fault counts per process are the kernel's "
-            "own"
+            f"offsets of page faults are unknown: {refused}{remedy}; fault counts per process are "
+            "complete"
         )
     blind = [known.path for known in watch.files.known.values() if known.last is None]
     if blind:
         yield (
-            f"how much of {some(blind, 2)} is in the page cache: the kernel has no cachestat, and "
-            "mincore does not tell the truth about files that this user does not own"
+            f"the cached share of {some(blind, 2)} is unknown: this kernel has no cachestat, and "
+            "mincore is reliable only for files that this user owns"
         )
     for place in places:
         if not place.counted and any(file.device == place.device for file in files):
             yield (
-                f"read_bytes of files on {place.mount}: the kernel does not count reads from "
-                f"{place.kind}; bytes from storage are told by the growth of the page cache instead"
+                f"the kernel does not count reads from {place.kind} ({place.mount}): bytes from "
+                "storage are the growth of the page cache instead"
             )
     if not watch.pressure:
-        yield "pressure: this kernel keeps no account of it (PSI)"
+        yield "pressure is unknown: this kernel does not record it (PSI)"
     if not watch.lines.lines() and any(thread.waits for thread in watch.threads()):
-        reason = watch.lines.failure or "no Python stack was found at a thread that waited"
-        yield f"the Python line that waits: {reason}"
+        reason = watch.lines.failure or "no waiting thread had a Python stack"
+        yield f"the Python line that waits is unknown: {reason}"
     if any(thread.last.queued is None for thread in watch.threads()):
-        yield "run-queue wait: this kernel keeps no scheduler statistics (schedstat)"
+        yield "waits for a core are unknown: this kernel has no scheduler statistics (schedstat)"

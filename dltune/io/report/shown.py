@@ -10,9 +10,9 @@ def ceiling(experiment: Experiment) -> str:
     """The most that the storage gave, and what of it the present way of reading reaches."""
     most = experiment.ceiling
     return (
-        f"the storage gave at most {rate(most.throughput.median)} ±{most.throughput.spread:.0%}, "
-        f"by {most.requests}; one reader through a mapping reaches "
-        f"{share(experiment.share_of_ceiling)} of it"
+        f"the fastest reading was {rate(most.throughput.median)} ±{most.throughput.spread:.0%} "
+        f"({most.requests}); one reader through a memory mapping reaches "
+        f"{share(experiment.share_of_ceiling)} of that"
     )
 
 

@@ -11,8 +11,8 @@ from dltune.words import count, rate, share, size
 
 def files(io: Io, watch: Watch) -> Table:
     heads = (
-        *("file", "format", ">size", ">mapped", ">cached", ">storage", ">used", ">ratio"),
-        *("access", ">major faults", ">minor", "advice"),
+        *("file", "format", ">size", ">mapped", ">cached", ">from storage", ">used"),
+        *(">storage/used", "access", ">major faults", ">minor faults", "advice"),
     )
     rows = [
         (
@@ -31,7 +31,7 @@ def files(io: Io, watch: Watch) -> Table:
         )
         for file in watch.files
     ]
-    return Table(f"data files of {io.subject}, {watch.seconds:.0f} s", columns(*heads), rows)
+    return Table(f"data files of {io.subject} in {watch.seconds:.0f} s", columns(*heads), rows)
 
 
 def threads(watch: Watch) -> Table:
@@ -39,11 +39,11 @@ def threads(watch: Watch) -> Table:
     found = [(p, t) for p in watch.processes for t in p.threads if t.seconds > 0]
     found.sort(key=lambda one: (-one[1].waiting, -one[1].cpu))
     heads = columns(
-        *(">pid", ">tid", "thread", ">s", "+>waiting s", ">waits for storage", ""),
-        *(">on CPU", "+>in the kernel", ">queued", ">asleep of reading", ">vol/s"),
-        *(">invol/s", ">major", ">minor"),
+        *(">pid", ">tid", "thread", ">watched s", "+>waiting s", ">waits for storage", ""),
+        *(">on CPU", "+>in the kernel", ">waits for a core", ">asleep in reads"),
+        *(">voluntary switches/s", ">involuntary/s", ">major faults", ">minor faults"),
     )
-    title = f"threads of {len(watch.processes)} processes, by their time asleep for storage"
+    title = f"threads of {count(len(watch.processes))} processes, by time asleep for storage"
     return Table(title, heads, [_thread(*one) for one in found], sorted_by=4)
 
 
@@ -70,8 +70,8 @@ def _thread(process: Process, thread: Thread) -> tuple[Cell, ...]:
 
 def lines(watch: Watch) -> Table:
     rows = [(share(line.share), str(line.looks), Key(line.where)) for line in watch.lines]
-    heads = columns(">share of looks", ">looks", "line")
-    return Table("lines of Python that waited for storage", heads, rows)
+    heads = columns(">share of samples", ">samples", "line")
+    return Table("Python lines that waited for storage", heads, rows)
 
 
 def pressure(watch: Watch) -> Table:
@@ -79,8 +79,8 @@ def pressure(watch: Watch) -> Table:
         (one.of, one.resource, f"{one.some:.1%}", "" if one.full is None else f"{one.full:.1%}")
         for one in watch.pressure
     ]
-    heads = columns("of", "resource", ">some waited", ">all waited")
-    return Table("pressure: the share of time in which tasks waited", heads, rows)
+    heads = columns("scope", "resource", ">some tasks waited", ">all tasks waited")
+    return Table("pressure: share of time in which tasks waited", heads, rows)
 
 
 def ways(experiment: Experiment) -> list[Table]:
@@ -99,16 +99,17 @@ def ways(experiment: Experiment) -> list[Table]:
 
     tables = (
         Table(
-            "readers that share the records one by one",
+            "several readers, which take the records in turn (strided)",
             columns(
-                *(">readers", "way", ">throughput", "", ">voluntary switches", ">involuntary"),
-                *(">asleep", ">major faults", ">extra touched", ">storage/used"),
+                *(">readers", "method", ">throughput", "", ">voluntary switches/MiB"),
+                *(">involuntary/MiB", ">asleep", ">major faults/MiB", ">extra touched/used"),
+                ">storage/used",
             ),
             [
                 (
                     str(run.readers),
                     f"{run.method}, "
-                    f"{'passes the others' if run.walk == 'cursor' else 'exact offsets'}",
+                    f"{'steps over records' if run.walk == 'cursor' else 'exact offsets'}",
                     *speed(run.throughput),
                     _told(count, run.switches.median),
                     _told(count, run.involuntary.median),
@@ -122,7 +123,9 @@ def ways(experiment: Experiment) -> list[Table]:
         ),
         Table(
             "one reader, front to back",
-            columns("by", ">block", ">throughput", "", ">voluntary switches", ">asleep"),
+            columns(
+                *("method", ">request", ">throughput", "", ">voluntary switches/MiB", ">asleep")
+            ),
             [
                 (
                     run.method,
@@ -137,7 +140,7 @@ def ways(experiment: Experiment) -> list[Table]:
         Table(
             "records in shuffled order, one reader",
             columns(
-                *("by", "told random", ">hints ahead", ">throughput", ""),
+                *("method", "random advice", ">records hinted ahead", ">throughput", ""),
                 *(">µs/record", ">storage/used"),
             ),
             [

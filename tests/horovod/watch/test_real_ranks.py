@@ -100,7 +100,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             watch.run(two_ranks.WAIT, lambda: enough(watch), lambda: None)
         (folder / "enough").touch()
         assert running.wait() == 0, running.stderr
-        assert "what follows" in running.stdout
+        assert "\nfindings\n" in running.stdout
         return Seen(
             controller,
             horovod.load(folder / "report.json"),

@@ -115,7 +115,7 @@ def test_hints_change_no_result(plain_file):
 def test_a_file_that_vanishes(plain_file):
     with Readers(plain_file, 1) as processes:
         plain_file.unlink()
-        with pytest.raises(UsageError, match="vanished while it was read"):
+        with pytest.raises(UsageError, match="was deleted while it was read"):
             processes.run(Task("pread", 1, [0], [PAGE], 1.0))
 
 
@@ -136,7 +136,9 @@ def test_what_another_process_has_mapped_cannot_be_read_cold(plain_file, descrip
         "time.sleep(600)",
         plain_file,
     )
-    with pytest.raises(UsageError, match=r"cannot be read cold: 32 MiB of it stay in memory"):
+    with pytest.raises(
+        UsageError, match=r"cannot be read cold: 32 MiB of it stay in the page cache"
+    ):
         drop(plain_file, descriptor)
 
 
@@ -212,7 +214,7 @@ def test_a_database_in_every_way(database):
     assert io.check(document) == []
     found = document.experiment
     assert found is not None
-    assert told[0].endswith(" s")  # how long it will take is said first
+    assert told[0].endswith(" s in total")  # how long it will take is said first
     assert (found.format, found.readers, found.repeats) == ("lmdb", (1, 2), 3)
     cursor = {run.readers: run for run in found.strided if run.walk == "cursor"}
     assert set(cursor) == {1, 2}
@@ -245,7 +247,7 @@ def bad(tmp_path: Path) -> dict[str, Path]:
     return {
         "is empty": tmp_path / "empty",
         "has only 1000 B": tmp_path / "small",
-        "is not a plain file": tmp_path / "pipe",
+        "is not a regular file": tmp_path / "pipe",
         "is a folder": tmp_path,
         "No such file": tmp_path / "missing",
         "damaged": tmp_path / "damaged",
@@ -254,7 +256,7 @@ def bad(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize(
     "sentence",
-    ["is empty", "has only 1000 B", "is not a plain file", "is a folder", "No such file"],
+    ["is empty", "has only 1000 B", "is not a regular file", "is a folder", "No such file"],
 )
 def test_what_cannot_be_measured(tmp_path, sentence):
     with pytest.raises(UsageError, match=sentence):
@@ -267,6 +269,6 @@ def test_a_damaged_database(tmp_path):
 
 
 def test_a_file_that_vanishes_meanwhile(plain_file):
-    with pytest.raises(UsageError, match="vanished while it was read"):
+    with pytest.raises(UsageError, match="was deleted while it was read"):
         # what is said comes before the rounds of reading
         experiment(plain_file, [1], 30.0, say=lambda _: plain_file.unlink(), tell=quiet)

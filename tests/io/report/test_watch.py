@@ -298,7 +298,7 @@ def test_without_page_fault_events_proc_still_counts(started, database, monkeypa
     document, _ = watched(job.pid, lambda watch: watch.looks >= 60)
     assert document.watch is not None
     assert document.watch.faults_by == "counters"
-    assert any(s.startswith("offsets of page faults: ") for s in document.unseen)
+    assert any(s.startswith("offsets of page faults are unknown: ") for s in document.unseen)
     (process,) = document.watch.processes
     assert process.minor > 0
     file = file_of(document, "data.mdb")
@@ -342,7 +342,7 @@ def test_a_process_of_another_user(started, plain_file):
     assert (process.user, process.read, process.storage_bytes) == ("root", None, None)
     assert process.threads[0].voluntary + process.threads[0].involuntary > 0
     assert document.watch.files == ()
-    assert any("the kernel shows them to that user and to root alone" in s for s in document.unseen)
+    assert any("processes of root are hidden from this user" in s for s in document.unseen)
 
 
 CONTAINED = """

@@ -153,11 +153,11 @@ class Readers:
         return self._unless_vanished(
             UsageError(
                 f"{self._path} became shorter while it was read, or its storage failed",
-                remedy="read it when nobody writes to it",
+                remedy="retry when no process writes to it",
             )
         )
 
     def _unless_vanished(self, error: Exception) -> Exception:
         if self._path.exists():
             return error
-        return UsageError(f"{self._path} vanished while it was read")
+        return UsageError(f"{self._path} was deleted while it was read", remedy=None)

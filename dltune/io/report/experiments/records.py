@@ -57,7 +57,7 @@ def _lmdb(path: Path, limit: int) -> Records:
     ends = np.cumsum(index.sizes[keep], dtype=np.uint64)
     keep = keep[: max(8, int(np.searchsorted(ends, limit)) + 1)]
     if not len(keep):
-        raise UsageError(f"{path} has no records", remedy="name a database that has some")
+        raise UsageError(f"{path} has no records", remedy="name a file that has records")
     return Records(index.offsets[keep].tolist(), index.sizes[keep].tolist())
 
 

@@ -62,17 +62,17 @@ def experiment(
             raise UsageError(f"{path} is empty", remedy="name a file with data")
         if size_ < LEAST_SIZE:
             raise UsageError(
-                f"{path} has only {size(size_)}: it tells nothing about its storage",
-                remedy=f"name a file of {size(LEAST_SIZE)} and more",
+                f"{path} has only {size(size_)}, too little to measure its storage",
+                remedy=f"name a file of {size(LEAST_SIZE)} or more",
             )
         kind = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path.name, size_) or "other"
         most = max(*readers, *(parallel for parallel, _ in CEILINGS))
         processes = stack.enter_context(Readers(path, most))
         began = time.monotonic()
         session = _Session(path, descriptor, processes, place.counted)
-        tell("how fast the storage is")
+        tell("measuring the storage")
         span = session.calibrate(min(1.0, seconds / 20), size_)
-        tell("where the records lie")
+        tell("finding the records")
         window = records(path, descriptor, kind, span).window(span)
         compared = partial(
             ways,
@@ -87,8 +87,9 @@ def experiment(
         count = len(compared(seconds=1.0))
         each = max(LEAST_SECONDS, seconds / (REPEATS * count) - AROUND_SECONDS)
         say(
-            f"{count} ways of reading {size(sum(window.sizes))} of {path.name}, {REPEATS} rounds "
-            f"of at most {each:.2f} s each: about {REPEATS * count * (each + AROUND_SECONDS):.0f} s"
+            f"comparing {count} ways to read {size(sum(window.sizes))} of {path.name}: {REPEATS} "
+            f"rounds, at most {each:.2f} s for each way, about "
+            f"{REPEATS * count * (each + AROUND_SECONDS):.0f} s in total"
         )
         measured = compared(seconds=each)
         session.rounds(measured, tell)
@@ -112,9 +113,9 @@ def experiment(
         window=span,
         repeats=REPEATS,
         seconds=took,
-        cold="posix_fadvise(DONTNEED), confirmed by the page cache before each run"
+        cold="posix_fadvise(DONTNEED), checked in the page cache before each run"
         if session.confirmed
-        else "posix_fadvise(DONTNEED); the page cache of another user's file cannot be looked at",
+        else "posix_fadvise(DONTNEED), unchecked: this user cannot see the file's page cache",
         ceiling=ceiling,
         strided=strided,
         blocks=tuple(map(figures.block, of("block"))),
@@ -173,7 +174,7 @@ class _Session:
             random.Random(turn).shuffle(order)
             for n, way in enumerate(order):
                 name = " ".join(map(str, way.kind))
-                tell(f"round {turn + 1} of {REPEATS}, {n + 1} of {len(order)}: {name}")
+                tell(f"round {turn + 1} of {REPEATS}, way {n + 1} of {len(order)}: {name}")
                 self._run(way)
 
     def _run(self, way: Way) -> None:
@@ -190,15 +191,15 @@ class _Session:
 
 def _unseen(place: io.Storage, session: _Session) -> Iterator[str]:
     yield (
-        "what is cached below this kernel (a host's memory, a server's, a disk's own) cannot be "
-        "dropped from here: the window was read once before, so that it is as warm for each way"
+        "caches below this kernel (of a disk, a server, a virtual machine's host) cannot be "
+        "emptied; the file was read once before, so that they are equally warm for each way"
     )
     if not session.direct:
-        yield f"O_DIRECT: {place.kind} does not take it; the ceiling is that of plain cold reads"
+        yield f"{place.kind} does not support O_DIRECT: all reads went through the page cache"
     if not place.counted:
         yield (
-            f"read_bytes: the kernel does not count reads from {place.kind}; bytes from storage "
-            "are what came into the page cache"
+            f"the kernel does not count reads from {place.kind}: bytes from storage are the growth "
+            "of the page cache instead"
         )
     if not session.confirmed:
-        yield "whether pages were gone: the page cache of this file does not show itself here"
+        yield "it is unknown if the reads were cold: this user cannot see the file's page cache"
