@@ -74,11 +74,15 @@ def row(program: dict[str, Any], folder: Path, bin_folder: Path, rounds: int) ->
     job = command(program, folder, bin_folder)
     told = [job[0], str(PROGRAMS / "told_threads.py"), str(MANY), *job[1:]]
     sweep = {n: f"{n}x1" for n in (1, len(topology.local().cores))}
-    found = measured(folder, "own", job, ("own", *sweep.values(), "plan"), rounds)
-    many = measured(folder, "many", told, ("own", "plan"), rounds)
+    found = measured(folder, "own", job, ("as-found", *sweep.values(), "plan"), rounds)
+    many = measured(folder, "many", told, ("as-found", "plan"), rounds)
     step = {one.name: one.summary.step.median for one in found.settings if one.summary}
     best = min(sweep.values(), key=lambda name: step[name])
-    over = ratio(found, "plan", best), ratio(found, "plan", "own"), ratio(many, "plan", "own")
+    over = (
+        ratio(found, "plan", best),
+        ratio(found, "plan", "as-found"),
+        ratio(many, "plan", "as-found"),
+    )
     figures = (f"{one.median:.3f} ({one.low:.3f} to {one.high:.3f})" for one in over)
     strategy = found.strategy.removeprefix("uniform ")
     text = f"| {program['name']} | {step['own'] * 1e3:.3g} | {strategy} | {' | '.join(figures)} |"

@@ -17,7 +17,8 @@ from dltune.errors import DltuneError, JobFailed, UsageError
 LEAST_ROUNDS = 10
 # seconds without news after which a job that has its turn is taken to hang
 HUNG = 600.0
-MORE_STEPS = "let it train for more steps, or give fewer --seconds-per-turn"
+HUNG_REMEDY = "pass a longer --wait if a step of the job takes that long"
+MORE_STEPS = "train for more steps, or shorten the turns with --seconds-per-turn"
 
 
 class HangsError(UsageError):
@@ -112,16 +113,16 @@ class Contest:
         """Wait until all jobs stand before their first step."""
         while waited := [runner for runner in self.runners if not runner.standing]:
             ready = len(self.runners) - len(waited)
-            phase = f"waiting for the jobs' first steps, {ready} of {len(self.runners)} ready"
+            phase = f"waiting for the first steps of the jobs, {ready} of {len(self.runners)} ready"
             if any(runner.building and not runner.sightings.records for runner in waited):
-                phase = "building the plugin for the job's framework"
+                phase = "building the plugin for the framework of the job"
             self.tell(Progress(phase))
             for runner in waited:
                 runner.listen(BRIEFLY)
                 if runner.ended:
                     raise _under(runner, runner.why_not())
                 if not runner.standing and time.monotonic() - runner.news > self.patience:
-                    raise _under(runner, runner.why_not(), f"{self.patience:g} s without news")
+                    raise _under(runner, runner.why_not(), f"no message for {self.patience:g} s")
 
     def _first_turn(self, runner: Runner) -> Allotment:
         """Warm up, and find out how long this setting's turn is."""
@@ -135,7 +136,7 @@ class Contest:
         raise _under(
             runner,
             UsageError(
-                "the job's main step graph runs too seldom among the others to be timed",
+                "the job's main step graph runs too rarely between its other graphs to be timed",
                 remedy="profile and plan the job again",
             ),
         )
@@ -144,7 +145,11 @@ class Contest:
         """Raises HangsError when the job hangs in its turn."""
         limit = max(HUNG, self.patience)
         if time.monotonic() - runner.news > limit:
-            raise _under(runner, HangsError("it hangs in a step"), f"{limit:g} s without news")
+            raise _under(
+                runner,
+                HangsError("the job hangs in a step", remedy=HUNG_REMEDY),
+                f"no message for {limit:g} s",
+            )
 
     def _turn(self, runner: Runner, allotment: Allotment, number: int) -> None:
         def others() -> None:

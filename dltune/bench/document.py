@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dltune import __version__
 from dltune.bench.contest import Contest
-from dltune.bench.settings import ONE_CORE, RECOMMENDED
+from dltune.bench.settings import AS_FOUND, ONE_CORE, RECOMMENDED
 from dltune.documents import bench as doc
 from dltune.documents import files
 from dltune.documents.machine import Machine
@@ -21,10 +21,10 @@ from dltune.stats.signs import paired_ratio
 def assemble(
     contest: Contest, *, plan: Plan, machine: Machine, command: Sequence[str]
 ) -> doc.Bench:
-    """The bench document of the turns so far. Ratios are over "recommended" where that was
-    measured, else over the first setting."""
+    """Return the bench document of the turns so far. Ratios are relative to the job as found if
+    it was measured, else to "recommended", else to the first setting."""
     names = [runner.setting.name for runner in contest.runners]
-    reference = RECOMMENDED if RECOMMENDED in names else names[0]
+    reference = next((name for name in (AS_FOUND, RECOMMENDED) if name in names), names[0])
     medians = {
         name: {turn.round: turn.median for turn in turns} for name, turns in contest.turns.items()
     }

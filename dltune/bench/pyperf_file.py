@@ -19,8 +19,8 @@ def require_pyperf() -> None:
     """Raises UsageError when pyperf is not installed: call it before anything is measured."""
     if importlib.util.find_spec("pyperf") is None:
         raise UsageError(
-            "raw step times are written with pyperf, which is not installed",
-            remedy="pip install 'dltune[bench]', or leave the output file out",
+            "--pyperf needs the package pyperf, which is not installed",
+            remedy="pip install 'dltune[bench]', or leave out --pyperf",
         )
 
 

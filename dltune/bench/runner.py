@@ -133,6 +133,6 @@ class Runner(StepBarrier):
         largest = sorted(graphs, key=lambda g: -len(g.nodes))
         names = ", ".join(dict.fromkeys(g.name or g.signature for g in largest[:3]))
         return UsageError(
-            f"the job ran none of the graphs that the plan was made for (it ran {names})",
-            remedy="profile and plan this very command, or give the plan that belongs to it",
+            f"the plan was made for other graphs than those that the job runs ({names})",
+            remedy="pass the plan of this command, or profile and plan it again",
         )

@@ -19,8 +19,8 @@ from dltune.planners.settings.applied import NOTHING, Applied
 from dltune.planners.threads.fitted import fit
 from dltune.workload import uniform
 
-RECOMMENDED, ONE_CORE = "recommended", "1core"
-NAMED = ("default", RECOMMENDED, "uniform", "plan", "own", ONE_CORE)
+AS_FOUND, RECOMMENDED, ONE_CORE = "as-found", "recommended", "1core"
+NAMED = (AS_FOUND, "default", RECOMMENDED, "uniform", "plan", ONE_CORE)
 EXPLICIT = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 # TensorFlow starts as many threads as it is told: more than this is a slip of the pen
 MOST_THREADS = 1024
@@ -61,8 +61,8 @@ def usual(plan: Plan) -> tuple[str, ...]:
     if plan.of(Threads):
         return ("default", RECOMMENDED, "uniform", "plan")
     if plan.of(SettingsPlan):
-        return ("default", RECOMMENDED, "own", "plan")
-    return ("own", "plan")  # an order of transfers leaves threads as they are
+        return ("default", RECOMMENDED, AS_FOUND, "plan")
+    return (AS_FOUND, "plan")  # an order of transfers leaves threads as they are
 
 
 def settings(
@@ -76,10 +76,13 @@ def settings(
     """
     require_machine(plan, machine)
     if not names:
-        raise UsageError("no setting to measure", remedy=f"name some of {', '.join(NAMED)}, or AxB")
+        raise UsageError(
+            "--against names no setting",
+            remedy=f"choose from {', '.join(NAMED)} and AxB, such as 4x2",
+        )
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"the setting {name} is named twice")
+            raise UsageError(f"--against names {name} twice", remedy="name each setting once")
     made = [_setting(name, plan, machine) for name in names]
     if not applied.choices:
         return made
@@ -108,7 +111,7 @@ def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
     if name == "plan":
         return _planned(plan, machine)
     orders = _orders(plan)
-    if name == "own":
+    if name == AS_FOUND:
         return Setting(name, None, orders)
     if name == ONE_CORE:
         return Setting(name, Uniform(1, 1), orders, cpus=machine.cores[0].cpus)
@@ -132,11 +135,14 @@ def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
     if not (numbers := EXPLICIT.fullmatch(name)):
         raise UsageError(
             f"there is no setting {name!r}",
-            remedy=f"there are {', '.join(NAMED)}, and AxB for intra-op A and inter-op B",
+            remedy=f"choose from {', '.join(NAMED)} and AxB, such as 4x2 (intra-op 4, inter-op 2)",
         )
     pair = Uniform(*map(int, numbers.groups()))
     if not (1 <= pair.intra <= MOST_THREADS and 1 <= pair.inter <= MOST_THREADS):
-        raise UsageError(f"the setting {name} is not within 1 to {MOST_THREADS} threads")
+        raise UsageError(
+            f"setting {name} is out of range: each number must be 1 to {MOST_THREADS} threads",
+            remedy="change it in --against",
+        )
     return pair
 
 
@@ -146,8 +152,8 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
     if section is None:
         if not any(plan.of(kind) for kind in (SettingsPlan, Transfers)):
             raise UsageError(
-                "the plan has neither threads nor settings nor transfers to measure",
-                remedy="make one: dltune plan PROFILE",
+                "the plan has no section that bench measures: threads, settings or transfers",
+                remedy="create one: dltune plan PROFILE",
             )
         return Setting("plan", None, _orders(plan))
     fitted = fit(section, machine)
@@ -164,7 +170,10 @@ def _best_uniform(plan: Plan) -> Uniform:
         word, _, pair = prediction.setting.partition(" ")
         if word == "uniform" and (numbers := EXPLICIT.fullmatch(pair)):
             return Uniform(*map(int, numbers.groups()))
-    raise UsageError("the plan predicts no uniform setting", remedy="name it, as in 2x1")
+    raise UsageError(
+        "the plan has no prediction of a uniform setting",
+        remedy="name the threads instead of uniform, such as 2x1",
+    )
 
 
 def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:

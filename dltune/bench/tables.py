@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.analysis.why import FAULT_SECONDS
+from dltune.bench.settings import AS_FOUND
 from dltune.documents.bench import Bench, Setting
 from dltune.tables import Table, columns
 
@@ -23,14 +24,14 @@ def times(bench: Bench) -> Table:
     """Raises StopIteration for a bench without its reference."""
     reference = next(s for s in bench.settings if s.name == bench.reference)
     rounds = min(len(setting.turns) for setting in measured(bench))
-    title = f"{rounds} round{'s' * (rounds > 1)}; pools are intra-op x inter-op threads"
+    title = f"{rounds} round{'s' * (rounds > 1)}; threads are intra-op x inter-op"
     heads = [
-        *("setting", ">pools", ">step ms", ">spread", ">ratio", ">95 % interval"),
+        *("setting", ">threads", ">step ms", ">spread", ">ratio", ">95 % interval"),
         *(">predicted ms", ">predicted ratio"),
     ]
     rows = [_times(s, reference) for s in measured(bench)]
     if any(found := [scheduling(s) for s in measured(bench)]):
-        title += "; E: how well transfers overlapped with ops, 1 is the most"
+        title += "; E: overlap of transfers with ops, 1 is the maximum"
         heads.append(">E")
         rows = [
             (*row, f"{statistics.median(each):.2f}" if each else NONE)
@@ -95,6 +96,18 @@ def _faults(setting: Setting) -> float | None:
     return statistics.median(read) if read else None
 
 
+def speed_up(setting: Setting, bench: Bench) -> str:
+    """Return how much faster a setting is than the reference; empty for the reference itself."""
+    ratio = setting.summary and setting.summary.ratio
+    if not ratio:
+        return ""
+    reference = "found" if bench.reference == AS_FOUND else bench.reference
+    return (
+        f"{setting.name}: {1 / ratio.median:.2f}x as fast as {reference} "
+        f"({ratio.confidence:.0%} interval {1 / ratio.high:.2f} to {1 / ratio.low:.2f})"
+    )
+
+
 def by_chance(bench: Bench) -> Iterator[str]:
     """What settings differ by because the memory of their jobs lies otherwise: an allocator that
     gives back to the system what it takes again in the next step does so in one process and not in
@@ -110,9 +123,8 @@ def by_chance(bench: Bench) -> Iterator[str]:
         least = FAULT_SECONDS * more
         if least >= CHANCE * step:
             yield (
-                f"{setting.name} has {more:,.0f} page faults a step "
-                f"{'more' if faults > usual else 'fewer'} than {reference.name}, which take "
-                f"{least * 1e3:.2g} ms or more: where memory lies may differ from one process to "
-                "the next, whatever the setting; an allocator that keeps it has none (dltune tune "
-                "--only allocator)"
+                f"{setting.name} has {more:,.0f} {'more' if faults > usual else 'fewer'} "
+                f"page faults per step than {reference.name}; they take at least "
+                f"{least * 1e3:.2g} ms. They can differ between two processes under one setting; "
+                "an allocator that keeps its memory avoids them (dltune tune --only allocator)"
             )

@@ -22,30 +22,45 @@ if TYPE_CHECKING:
 MEASURED = ("threads", "settings", "transfers")
 
 
-@click.command("bench")
+@click.command(
+    "bench", epilog="\b\nExample:\n  dltune bench --plan plan.json -o bench.json -- python train.py"
+)
 @click.option(
     "--plan",
     "plan_path",
     type=click.Path(path_type=Path),
     required=True,
-    help="The plan to measure, and to take predictions from.",
+    help="Measure this plan, and print its predictions next to the results.",
 )
 @click.option(
     "--against",
     metavar="NAMES",
-    help="Settings to measure: default, recommended, uniform (the best that the plan predicts), "
-    "plan, own (the script's), 1core, and AxB (intra-op, inter-op).  [default,recommended,uniform,"
-    "plan; own in uniform's place where the plan predicts none; own,plan where it only orders "
-    "transfers]",
+    help="Measure these settings, separated by commas: as-found (the script's own), default (the "
+    "framework's), recommended, uniform (the best pair in the plan), plan, 1core, and AxB "
+    "(intra-op A, inter-op B).  [default: default,recommended,uniform,plan; as-found replaces "
+    "uniform if the plan has no thread counts; as-found,plan if the plan only orders transfers]",
 )
-@click.option("--one-core/--no-one-core", default=True, help="Measure 1core too, for efficiency.")
-@click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--one-core/--no-one-core",
+    default=True,
+    help="Measure one core too, for parallel efficiency.",
+    show_default=True,
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Measure N rounds; a 95 % interval needs at least 6.",
+)
 @click.option(
     "--seconds-per-turn",
     type=click.FloatRange(min=0.0),
     default=2.0,
     show_default=True,
-    help="About how long a turn is; at least 3 steps.",
+    metavar="SECONDS",
+    help="Let a turn take about SECONDS, and at least 3 steps.",
 )
 @click.option(
     "--wait",
@@ -53,15 +68,22 @@ MEASURED = ("threads", "settings", "transfers")
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a job that has not come to a step of the plan may tell nothing.",
+    help="Give up if a job sends no message for SECONDS before its first step.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the results as JSON.")
 @click.option(
-    "--pyperf", type=click.Path(path_type=Path), help="Write every step's time for pyperf."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the results to this file, as JSON.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+@click.option(
+    "--pyperf",
+    type=click.Path(path_type=Path),
+    help="Write the time of each step to this file, for pyperf.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace existing output files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-@click.option("--verbose", is_flag=True, help="Let the jobs' own output through, to stderr.")
+@click.option("--verbose", is_flag=True, help="Print the output of the jobs to stderr.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
     plan_path: Path,
@@ -77,11 +99,11 @@ def command(
     verbose: bool,
     job: tuple[str, ...],
 ) -> None:
-    """Compare a plan with the framework's own settings on an unmodified job.
+    """Compare a plan with other settings of an unmodified job.
 
-    One process for each setting is started, all at once; then they take turns of a few steps, so
-    that the machine's drift hits all alike. Ends the jobs when all rounds are over. All of them
-    are in memory at the same time.
+    Starts the job once for each setting. The jobs then take turns of a few steps each, so that
+    disturbances of the machine affect all settings alike. All jobs are in memory at the same time;
+    dltune stops them after the last round.
     """
     from dltune.bench import pyperf_file
     from dltune.bench.contest import MORE_STEPS, Contest
@@ -97,13 +119,13 @@ def command(
 
     if not job:
         raise UsageError(
-            "no command to compare settings on",
-            remedy="give it after --: dltune bench --plan plan.json -- python train.py",
+            "the command of the job is missing",
+            remedy="add it after --: dltune bench --plan plan.json -- python train.py",
         )
     if pyperf:
         pyperf_file.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():
-        raise UsageError("-o and --pyperf name the same file", remedy="give them two names")
+        raise UsageError("-o and --pyperf name the same file", remedy="choose two file names")
     results.require_apart([plan_path], (output, pyperf))
     plan = load(plan_path)
     machine = topology.local()
@@ -134,21 +156,23 @@ def command(
             tell=lambda told: _show_progress(line, told, rounds),
             keep=keep,
         )
-        line.say(f"one job for each of {', '.join(names)}: {len(runners)} in memory at once")
+        line.say(f"starting {len(runners)} jobs, one for each setting: {', '.join(names)}")
         for section in [name for name in plan.sections if name not in MEASURED]:
-            line.say(f"the plan's section {section!r} is not in force here: dltune run applies it")
+            line.say(
+                f"bench does not measure the section {section} of the plan; dltune run applies it"
+            )
         for sentence in around.left:
-            line.say(f"setting of the plan not applied: {sentence}")
+            line.say(f"setting not applied: {sentence}")
         try:
             compete(contest, job, verbose=verbose, say=line.say)
         except interrupts.Ended as signalled:
             if not any(contest.turns.values()):
-                line.say("nothing was measured yet")
+                line.say("no turn was completed")
                 raise
             ended = signalled
-            line.say(f"ended by {ended}; what was measured is kept")
+            line.say(f"stopped by {ended}; the completed turns are kept")
         for fault in (fault for runner in runners for fault in runner.faults):
-            line.say(f"not in force under the plan: {fault}")
+            line.say(f"not applied under the plan: {fault}")
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))
@@ -156,12 +180,14 @@ def command(
     if ended:
         sys.exit(ended.exit_code)
     if contest.hung:
-        raise UsageError(f"{bench.partial}; what was measured before is kept")
+        raise UsageError(
+            f"{bench.partial}; the completed turns are kept", remedy=contest.hung.remedy
+        )
     if contest.culprit and (code := contest.culprit.exit_code):
-        raise JobFailed(f"{bench.partial}; what was measured before is kept", code)
+        raise JobFailed(f"{bench.partial}; the completed turns are kept", code)
     if contest.culprit and not all(contest.turns.values()):
         raise UsageError(
-            f"{bench.partial}, before every setting had a turn; what was measured is kept",
+            f"{bench.partial}, before each setting had a turn; the completed turns are kept",
             remedy=MORE_STEPS,
         )
 
@@ -202,7 +228,7 @@ def show(bench: Bench) -> None:
         return
     click.echo(visible(shlex.join(bench.command)))
     draw(tables.times(bench), gap=False)
-    click.echo(f"ratios are over {bench.reference}: below 1 is faster")
+    click.echo(f"ratio: step time divided by that of {bench.reference}; below 1 is faster")
     draw(tables.costs(bench))
     click.echo("")
     for sentence in tables.by_chance(bench):
@@ -211,12 +237,14 @@ def show(bench: Bench) -> None:
     levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
     if levels and min(levels) < 0.95:
         click.echo(
-            f"with {rounds} rounds the interval is the whole range, which holds the true ratio "
-            f"with {min(levels):.0%}: 6 rounds or more give 95 %"
+            f"with {rounds} rounds the confidence of the interval is only {min(levels):.0%}: 95 % "
+            "needs at least 6 rounds"
         )
     if plan := next((setting for setting in measured if setting.name == "plan"), None):
         parts = [bench.strategy, *map(str, plan.choices)]
         click.echo(f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}")
+        if sentence := tables.speed_up(plan, bench):
+            click.echo(sentence)
 
 
 def _twins(plan: Setting, bench: Bench) -> str:
@@ -227,4 +255,4 @@ def _twins(plan: Setting, bench: Bench) -> str:
     twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]
     if not twins:
         return ""
-    return f", the same setting as {' and '.join(twins)}: what they differ by is noise"
+    return f", the same setting as {' and '.join(twins)}: differences between them are noise"

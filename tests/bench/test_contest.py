@@ -166,7 +166,7 @@ def test_a_job_that_tells_nothing_is_refused_with_the_reason(clock: Clock) -> No
     jobs = {name: PretendedJob(clock) for name in NAMES}
     trial = Trial(jobs)
     jobs["plan"].queue.clear()
-    with pytest.raises(DltuneError, match=r"under plan .* without news.*: .*no Python"):
+    with pytest.raises(DltuneError, match=r"under plan .*no message for .*: .*no Python"):
         trial.contest.run()
 
 
@@ -209,8 +209,8 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
     trial.contest.run()
     told = capsys.readouterr().err.splitlines()
     assert told[:2] == [
-        "dltune: waiting for the jobs' first steps, 0 of 3 ready",
-        "dltune: building the plugin for the job's framework",
+        "dltune: waiting for the first steps of the jobs, 0 of 3 ready",
+        "dltune: building the plugin for the framework of the job",
     ]
     assert len(set(told)) == len(told)
 
@@ -232,14 +232,14 @@ def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPa
     jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock, turns=2)}
     trial = Trial(jobs)
     trial.contest.run()
-    why = "under plan (0.2 s without news): it hangs in a step"
+    why = "under plan (no message for 0.2 s): the job hangs in a step"
     assert str(trial.contest.hung) == why
     assert trial.contest.partial == f"{why}, in round 2 of 6"
     assert [len(turns) for turns in trial.contest.turns.values()] == [1, 1], (
         "what there was is kept"
     )
     jobs = {"default": HangingJob(clock, turns=1), "plan": PretendedJob(clock)}
-    with pytest.raises(UsageError, match=r"under default \(0.2 s without news\): it hangs"):
+    with pytest.raises(UsageError, match=r"under default \(no message for 0.2 s\): the job hangs"):
         Trial(jobs).contest.run()
 
 

@@ -273,7 +273,7 @@ def test_ranks_share_the_cores_and_their_pools_are_of_their_share(clock: Clock) 
         assert runner.predicted is None
 
 
-@pytest.mark.parametrize("name", ["own", "1core"])
+@pytest.mark.parametrize("name", ["as-found", "1core"])
 def test_ranks_have_no_shares_where_nothing_is_imposed_or_all_are_on_one_core(name: str) -> None:
     machine = synthetic.machine(8)
     cpus = (0,) if name == "1core" else None
@@ -291,6 +291,6 @@ def test_why_a_job_has_not_come_to_a_step(clock: Clock) -> None:
     runner.listen(0)
     error = runner.why_not()
     assert isinstance(error, UsageError)
-    assert "none of the graphs that the plan was made for (it ran validation)" in str(error)
+    assert "made for other graphs than those that the job runs (validation)" in str(error)
     job.exit_code = 7
     assert runner.why_not().exit_code == 7

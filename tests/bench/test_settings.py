@@ -46,7 +46,7 @@ def plan(*ops: OpPlan, strategy: str = "per-type+co-run", corun: bool = True) ->
 
 
 def test_each_name() -> None:
-    names = ("default", "recommended", "uniform", "own", "1core", "3x5")
+    names = ("default", "recommended", "uniform", "as-found", "1core", "3x5")
     found = {s.name: s for s in settings(names, plan(), MACHINE)}
     assert list(found) == list(names)
     pairs = {name: s.uniform and (s.uniform.intra, s.uniform.inter) for name, s in found.items()}
@@ -54,7 +54,7 @@ def test_each_name() -> None:
         "default": (16, 16),
         "recommended": (8, 2),
         "uniform": (4, 2),
-        "own": None,
+        "as-found": None,
         "1core": (1, 1),
         "3x5": (3, 5),
     }
@@ -65,18 +65,18 @@ def test_each_name() -> None:
         assert tuple(one.orders.targets) == ("a", "b")
         assert not one.orders.ops
         assert not one.orders.events
-    assert not any(line.startswith("uniform") for line in found["own"].lines())
+    assert not any(line.startswith("uniform") for line in found["as-found"].lines())
 
 
 def test_predictions_stand_beside_the_setting_they_are_for() -> None:
-    names = ("default", "recommended", "uniform", "plan", "own", "1core")
+    names = ("default", "recommended", "uniform", "plan", "as-found", "1core")
     found = {s.name: s.predicted for s in settings(names, plan(), MACHINE)}
     assert found == {
         "default": 4.0,
         "recommended": 3.0,
         "uniform": 2.0,
         "plan": 1.0,
-        "own": None,
+        "as-found": None,
         "1core": None,
     }
     named = settings(("16x16", "8x2", "4x2", "2x2"), plan(), MACHINE)
@@ -105,10 +105,10 @@ def with_settings(made: Plan) -> tuple[Plan, Applied]:
 
 def test_only_the_plan_runs_under_its_settings_around_the_ops() -> None:
     whole, around = with_settings(plan(OP))
-    found = {s.name: s for s in settings(("default", "own", "plan"), whole, MACHINE, around)}
+    found = {s.name: s for s in settings(("default", "as-found", "plan"), whole, MACHINE, around)}
     assert found["plan"].applied == around
     assert found["plan"].predicted == 1.0
-    for name in ("default", "own"):
+    for name in ("default", "as-found"):
         assert found[name].applied == NOTHING
         assert found[name].predicted is None  # of the graph as the plan's settings make it
     part = msgspec.structs.replace(MACHINE, cores=MACHINE.cores[:2])
@@ -129,7 +129,7 @@ def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
     """E is computed from recorded ops, so that every setting has them recorded."""
     section = Transfers("tac", (Receiver("/job:worker/task:0", "a", ()),))
     alone = msgspec.structs.replace(plan(), sections={"transfers": section})
-    assert usual(alone) == ("own", "plan")
+    assert usual(alone) == ("as-found", "plan")
     own, planned = settings(usual(alone), alone, MACHINE)
     assert own.lines() == planned.lines()
     assert planned.orders.events
@@ -143,11 +143,11 @@ def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
     ("names", "told"),
     [
         ((), "no setting"),
-        (("plan", "default", "plan"), "plan is named twice"),
+        (("plan", "default", "plan"), "names plan twice"),
         (("fast",), "no setting 'fast'"),
         (("2x",), "no setting '2x'"),
-        (("0x1",), "not within 1 to 1024"),
-        (("1x4096",), "not within 1 to 1024"),
+        (("0x1",), "1 to 1024 threads"),
+        (("1x4096",), "1 to 1024 threads"),
     ],
 )
 def test_names_that_stand_for_nothing(names: tuple[str, ...], told: str) -> None:

@@ -51,7 +51,7 @@ class Worker(PretendedJob):
 
 
 def test_every_step_but_the_first_of_a_turn_has_its_efficiency(clock: Clock) -> None:
-    runners = [Runner(setting(name), MACHINE, PLAN) for name in ("own", "plan")]
+    runners = [Runner(setting(name), MACHINE, PLAN) for name in ("as-found", "plan")]
     contest = Contest(
         runners, rounds=2, seconds=0.03, patience=0, tell=lambda _: None, keep=lambda: None
     )
@@ -66,7 +66,7 @@ def test_every_step_but_the_first_of_a_turn_has_its_efficiency(clock: Clock) -> 
 
 
 def test_steps_without_planned_transfers_have_none(clock: Clock) -> None:
-    runner = Runner(setting("own"), MACHINE, plan())
+    runner = Runner(setting("as-found"), MACHINE, plan())
     Worker(clock).boot(runner)
     runner.listen(0)
     assert runner.take(4).scheduling == ()
@@ -74,7 +74,7 @@ def test_steps_without_planned_transfers_have_none(clock: Clock) -> None:
 
 def test_the_order_is_in_force_under_the_plan_alone(clock: Clock) -> None:
     lines = [f"send\t{WORKER}\tb", f"send\t{WORKER}\ta"]
-    for name, sent in (("plan", lines), ("own", []), ("1core", [])):
+    for name, sent in (("plan", lines), ("as-found", []), ("1core", [])):
         job = Worker(clock).boot(Runner(setting(name), MACHINE, PLAN))
         assert [line for line in job.first_orders if line.startswith("send")] == sent
 
@@ -83,10 +83,10 @@ def test_another_cluster_is_refused_under_the_plan() -> None:
     told = json.dumps({"cluster": {"worker": ["a:1"], "ps": ["b:1", "c:1"]}})
     python = messages.Python(1, ["python"], "3.11.0", {"TF_CONFIG": told})
     Runner(setting("plan"), MACHINE, PLAN).answer(python)
-    Runner(setting("own"), MACHINE, PLAN).answer(python)
+    Runner(setting("as-found"), MACHINE, PLAN).answer(python)
     told = json.dumps({"cluster": {"worker": ["a:1"], "chief": ["b:1"]}})
     python = msgspec.structs.replace(python, environment={"TF_CONFIG": told})
-    Runner(setting("own"), MACHINE, PLAN).answer(python)
+    Runner(setting("as-found"), MACHINE, PLAN).answer(python)
     with pytest.raises(UsageError, match="differs from the cluster that the transfers are planned"):
         Runner(setting("plan"), MACHINE, PLAN).answer(python)
 
@@ -102,4 +102,4 @@ def test_tensors_that_nobody_sends_are_told() -> None:
     assert faults("plan", graph("_Send", "a", "b", "c")) == []
     told = "no process of the job sends 1 of 2 planned tensors"
     assert faults("plan", graph("_Send", "a"), graph("_Recv", "a", "b")) == [told]
-    assert faults("own", graph("_Send", "c")) == []
+    assert faults("as-found", graph("_Send", "c")) == []

@@ -66,16 +66,20 @@ def plan(tmp_path: Path) -> Path:
 
 def test_wrong_use_is_told_before_anything_starts(plan: Path, tmp_path: Path) -> None:
     refused(dltune("--", "true"), "--plan")
-    refused(dltune("--plan", plan), "no command to compare settings on", "give it after --")
+    refused(dltune("--plan", plan), "the command of the job is missing", "add it after --")
     refused(dltune("--plan", tmp_path / "none.json", "--", "true"), "cannot read")
     refused(dltune("--plan", plan, "--against", "fast", "--", "true"), "no setting 'fast'")
-    refused(dltune("--plan", plan, "--against", "2x1,2x1", "--", "true"), "2x1 is named twice")
-    refused(dltune("--plan", plan, "--against", ",", "--no-one-core", "--", "true"), "no setting")
+    refused(
+        dltune("--plan", plan, "--against", "2x1,2x1", "--", "true"), "--against names 2x1 twice"
+    )
+    refused(
+        dltune("--plan", plan, "--against", ",", "--no-one-core", "--", "true"), "names no setting"
+    )
     refused(dltune("--plan", plan, "--rounds", 0, "--", "true"), "--rounds")
     refused(dltune("--plan", plan, "--", "no-such-command"), "command not found: no-such-command")
     there = tmp_path.parent / f"{tmp_path.name}.json"
     there.touch()
-    refused(dltune("--plan", plan, "-o", there, "--", "true"), f"{there} exists")
+    refused(dltune("--plan", plan, "-o", there, "--", "true"), f"{there} already exists")
     refused(dltune("--plan", plan, "-o", tmp_path, "--", "true"), "is a folder")
     both = tmp_path / "both.json"
     refused(dltune("--plan", plan, "-o", both, "--pyperf", both, "--", "true"), "the same file")
@@ -91,7 +95,7 @@ def test_a_plan_for_another_machine(plan: Path) -> None:
 def test_a_job_that_is_no_python(plan: Path, tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
     done = dltune("--plan", plan, "-o", output, "--", "true")
-    refused(done, ": no Python of the job reported in")
+    refused(done, ": dltune could not attach to the job")
     # of all jobs, which end at once, the one that was seen first
     assert re.search(r"under (default|recommended|uniform|plan|1core): ", done.stderr)
     assert not output.exists()
@@ -101,7 +105,7 @@ def test_a_job_that_fails_shows_its_last_words(plan: Path) -> None:
     done = dltune("--plan", plan, "--", "sh", "-c", "echo so long; exit 3")
     assert done.returncode == 3
     assert "so long" in done.stderr
-    assert "(it ended with exit code 3)" in done.stderr
+    assert "(the job ended with exit code 3)" in done.stderr
 
 
 def test_a_job_that_tells_nothing_is_ended(plan: Path, tmp_path: Path) -> None:
@@ -109,7 +113,7 @@ def test_a_job_that_tells_nothing_is_ended(plan: Path, tmp_path: Path) -> None:
     done = dltune(
         "--plan", plan, "--wait", 3, "--", "sh", "-c", f"echo $$ >> {mark}; exec sleep 600"
     )
-    refused(done, "3 s without news", "no Python of the job reported in")
+    refused(done, "no message for 3 s", "dltune could not attach to the job")
     for pid in mark.read_text().split():
         assert not Path(f"/proc/{pid}").exists()
 
@@ -171,13 +175,14 @@ def test_the_table_tells_how_well_transfers_overlapped(capsys: pytest.CaptureFix
 def test_the_table_has_measured_beside_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     show(bench())
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["python train.py", "6 rounds; pools are intra-op x inter-op threads"]
+    assert lines[:2] == ["python train.py", "6 rounds; threads are intra-op x inter-op"]
     cells = {line.split()[0]: line.split() for line in lines[3:7]}
     assert cells["recommended"][1:5] == ["2x1", "400.00", "0.0%", "1"]
     assert " ".join(cells["plan"]) == "plan 2x2 320.00 0.0% 0.800 0.800 to 0.800 450.00 0.900"
     assert " ".join(lines[13].split()) == "plan 0.938 0.64 40 3"
     assert " ".join(lines[14].split()) == "1core 0.500 1.2 40 3"
-    assert "the same setting as uniform: what they differ by is noise" in lines[-1]
+    assert "the same setting as uniform: differences between them are noise" in lines[-2]
+    assert lines[-1] == "plan: 1.25x as fast as recommended (97% interval 1.25 to 1.25)"
 
 
 def test_without_one_core_nothing_is_said_of_efficiency(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,8 +213,9 @@ def test_a_difference_by_page_faults_is_said(capsys: pytest.CaptureFixture[str])
     )
     show(msgspec.structs.replace(made, settings=settings))
     text = capsys.readouterr().out
-    assert text.count("page faults a step") == 1
-    assert "plan has 9,950 page faults a step fewer than recommended, which take 5 ms" in text
+    assert text.count("page faults per step") == 1
+    assert "plan has 9,950 fewer page faults per step than recommended; they take" in text
+    assert "at least 5 ms" in text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "plan 0.938 0.64 40 3 50" in lines
 

@@ -166,7 +166,7 @@ def test_a_job_that_ends_in_the_first_round_keeps_what_was_measured(
         *("--seconds-per-turn", 0, "-o", output, "--", sys.executable, script),
     )
     assert done.returncode == 2, done.stderr
-    assert "before every setting had a turn; what was measured is kept" in done.stderr
+    assert "before each setting had a turn; the completed turns are kept" in done.stderr
     made = benches.load(output)
     assert made.partial == "the job under 1core ended (exit code 0) in round 1 of 3"
     assert [len(setting.turns) for setting in made.settings] == [1, 0]
@@ -215,7 +215,7 @@ def test_an_interrupt_keeps_what_was_measured(tape_plan: Path, tmp_path: Path) -
         child.terminate()
         stdout, stderr = child.communicate(timeout=240)
     assert child.returncode == 143, stderr
-    assert "ended by SIGTERM; what was measured is kept" in stderr
+    assert "stopped by SIGTERM; the completed turns are kept" in stderr
     assert "this comparison is partial: interrupted in round" in stdout
     made = benches.load(output)
     assert made.partial is not None

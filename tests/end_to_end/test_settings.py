@@ -118,7 +118,7 @@ def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
 def test_a_plan_of_settings_alone_is_benched(plan: Path, tmp_path: Path) -> None:
     bench = tmp_path / "bench.json"
     done = dltune(
-        *("bench", "--plan", plan, "--against", "own,plan", "--no-one-core", "--rounds", 2),
+        *("bench", "--plan", plan, "--against", "as-found,plan", "--no-one-core", "--rounds", 2),
         *("--seconds-per-turn", 0.1, "-o", bench, "--", *JOB),
     )
     assert done.returncode == 0, done.stderr
@@ -139,7 +139,7 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
     assert "in force from now on, in the step's graph under its settings" in done.stderr
     bench = tmp_path / "bench.json"
     done = dltune(
-        *("bench", "--plan", plan, "--against", "own,plan", "--no-one-core", "--rounds", 2),
+        *("bench", "--plan", plan, "--against", "as-found,plan", "--no-one-core", "--rounds", 2),
         *("--seconds-per-turn", 0.1, "-o", bench, "--", *JOB),
     )
     assert done.returncode == 0, done.stderr

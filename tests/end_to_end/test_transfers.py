@@ -194,7 +194,7 @@ def test_profiled_planned_and_run(plain, tmp_path):
     assert bench.returncode == 0, bench.stderr
     assert "planned tensors" not in bench.stderr  # none that nobody sends
     settings = json.loads(turns.read_text())["settings"]
-    assert [setting["name"] for setting in settings] == ["own", "plan"]
+    assert [setting["name"] for setting in settings] == ["as-found", "plan"]
     for (turn,) in (setting["turns"] for setting in settings):
         assert len(turn["scheduling"]) == len(turn["steps"]) >= 3
     other = subprocess.run(
