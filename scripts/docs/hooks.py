@@ -44,6 +44,12 @@ def _expanded(entry: Any, docs: Path) -> Any:
     return entries
 
 
-def _pages(folder: Path, docs: Path) -> list[str]:
+def _pages(folder: Path, docs: Path) -> list[dict[str, str]]:
+    """The pages of a folder with their titles, index.md first; of commands the words after dltune."""
     pages = sorted(folder.glob("*.md"), key=lambda page: (page.stem != "index", page.stem))
-    return [page.relative_to(docs).as_posix() for page in pages]
+    return [{_title(page): page.relative_to(docs).as_posix()} for page in pages]
+
+
+def _title(page: Path) -> str:
+    match = re.search(r"^# (?:dltune (?=\w))?(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[1] if match else page.stem
