@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dltune.documents.profile import TITLES
 from dltune.findings.registry import RULES
-from pages.markdown import escaped, paragraph
+from pages.markdown import paragraph
 
 _GROUPS = {
     "cores": "CPU cores and processes",
@@ -32,5 +32,5 @@ def pages() -> dict[str, str]:
             if len(rule.frameworks) == 1:
                 parts.append(f"Only for {' and '.join(TITLES[name] for name in rule.frameworks)}.")
             if rule.fix:
-                parts.append(f"**Fix:** {escaped(' '.join(rule.fix.split()))}")
+                parts.append(paragraph(f"**Fix:** {rule.fix}"))
     return {"findings.md": "\n\n".join(parts)}
