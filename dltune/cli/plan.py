@@ -66,7 +66,7 @@ def _command(planner: Planner[Any]) -> click.Command:
 
         def refuse() -> None:
             raise UsageError(
-                f"dltune plan cannot make the section {planner.name!r}: {planner.summary}",
+                f"dltune plan cannot make a {planner.name!r} section",
                 remedy=f"use this command: {planner.example}" if planner.example else None,
             )
 

@@ -21,6 +21,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
 
     name = "settings"
     summary = "Job settings, chosen by dltune tune."
+    example = "dltune tune -o plan.json -- python train.py"
     section = SettingsPlan
 
     def faults(self, section: SettingsPlan, plan: Plan) -> Iterator[str]:
