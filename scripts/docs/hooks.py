@@ -45,7 +45,7 @@ def _expanded(entry: Any, docs: Path) -> Any:
 
 
 def _pages(folder: Path, docs: Path) -> list[dict[str, str]]:
-    """The pages of a folder with their titles, index.md first; of commands the words after dltune."""
+    """The pages of a folder by title, index.md first. Commands go without the word dltune."""
     pages = sorted(folder.glob("*.md"), key=lambda page: (page.stem != "index", page.stem))
     return [{_title(page): page.relative_to(docs).as_posix()} for page in pages]
 
