@@ -96,7 +96,7 @@ sys.exit(1)"""
     done = dltune(*job(library, follows, fails))
     assert done.returncode == 1
     assert "the job ended with exit code 1; the report is still valid" in done.stderr
-    assert "Rank 1 failed first, the others followed" in done.stdout
+    assert "Rank 1 failed first, and the others followed" in done.stdout
     assert "ended with exit code 7" in done.stdout
 
 

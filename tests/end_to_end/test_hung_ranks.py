@@ -66,7 +66,7 @@ def test_the_report_names_the_rank_that_hangs(
     stuck = {rank.rank: rank.stuck for rank in report.ranks}
     assert stuck[0] is None
     assert shown in (stuck[1] or "")
-    assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
+    assert report.findings[0].title == "rank 1 hangs, and the others wait"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_a_run_names_the_rank_that_hangs(
     under = dltune("run", "--plan", path)
     with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
         code, left = interrupted(
-            running, lambda: "hangs, and the others wait for it: " in running.stderr
+            running, lambda: "hangs, and the others wait: " in running.stderr
         )
     pid = (tmp_path / "record" / "rank1").read_text().split()[0]
     assert code != 0  # the launcher's own
     assert not left
     assert "Traceback" not in running.stderr
     assert (
-        f"dltune: rank 1 (pid {pid}) hangs, and the others wait for it: {shown}" in running.stderr
+        f"dltune: rank 1 (pid {pid}) hangs, and the others wait: {shown}" in running.stderr
     )
     last = running.stderr.splitlines()[-1]
     assert last.startswith(

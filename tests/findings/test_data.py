@@ -81,16 +81,16 @@ def said(findings: tuple[Finding, ...], part: str) -> Finding:
 
 def test_a_job_whose_data_are_cached_is_left_alone():
     (only,) = told(FILE)
-    assert only.title == "reading is not held up: the data came from the page cache"
+    assert only.title == "reading does not slow down the job: the data came from the page cache"
     assert only.fix is None
 
 
 def test_no_data_file():
     (small_files,) = told(None, PROCESS, replace(PROCESS, pid=2, read_calls=3000, read=7 * MIB))
     assert small_files.title == "no data file was seen"
-    assert "pid 2 and its ended children took 7.0 MiB by 3,000 read calls" in small_files.evidence
+    assert "pid 2 and its ended children read 7.0 MiB in 3,000 read calls" in small_files.evidence
     denied = replace(PROCESS, read=None, read_calls=None, storage_bytes=None)
-    assert told(None, denied)[0].fix == "watch as the job's user or as root"
+    assert told(None, denied)[0].fix == "run dltune as the job's user or as root"
 
 
 def test_readers_of_the_same_pages():
@@ -101,7 +101,7 @@ def test_readers_of_the_same_pages():
     file = replace(FILE, shared=7.6, processes=tuple(range(1, 9)), storage_bytes=200 * MIB)
     found = said(told(file, *processes), "processes fault on the same pages")
     assert found.title == "8 processes fault on the same pages of train/data.mdb"
-    assert "by 7.6 processes" in found.evidence
+    assert "7.6 processes faulted on each page" in found.evidence
     assert "6,056 voluntary context switches" in found.evidence
     assert "exact offset" in (found.fix or "")
 
@@ -140,9 +140,9 @@ def test_small_reads():
 
 def test_a_thread_that_waits():
     thread = replace(THREAD, waiting=60.0, sleep_share=0.95)
-    found = said(told(FILE, replace(PROCESS, threads=(thread,))), "waits for storage 60%")
+    found = said(told(FILE, replace(PROCESS, threads=(thread,))), "waits for storage for 60%")
     assert "asleep for 95% of its reading" in found.evidence
-    assert "train.py:3 (load) in 80% of looks" in found.evidence
+    assert "train.py:3 (load) in 80% of samples" in found.evidence
     assert found.share == pytest.approx(0.6)
 
 
@@ -150,14 +150,14 @@ def test_a_short_wait_comes_last_and_costs_nothing_that_is_known():
     thread = replace(THREAD, waiting=4.0, sleep_share=0.5, queued=50.0)
     first, last = told(FILE, replace(PROCESS, threads=(thread,)))
     assert "for a CPU" in first.title
-    assert "waits for storage 4.0%" in last.title
+    assert "waits for storage for 4.0%" in last.title
     assert (last.fix, last.share) == (None, None)
 
 
 def test_the_wait_of_another_thread_costs_what_steps_wait_for_data():
     thread = replace(THREAD, tid=2, waiting=60.0, sleep_share=0.95)
     process = replace(PROCESS, threads=(thread,))
-    assert said(told(FILE, process), "waits for storage 60%").share is None
+    assert said(told(FILE, process), "waits for storage for 60%").share is None
     waiting = parts(profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1))
     watch = document(watched(FILE, process))
     first = looked(Seen(io=watch, profile=analyse(waiting)))[0]
@@ -166,7 +166,7 @@ def test_the_wait_of_another_thread_costs_what_steps_wait_for_data():
 
 def test_many_sleeps_for_little():
     thread = replace(THREAD, voluntary=100_000, sleep_share=0.5, waiting=5.0)
-    found = said(told(FILE, replace(PROCESS, threads=(thread,))), "go to sleep 1,000 times")
+    found = said(told(FILE, replace(PROCESS, threads=(thread,))), "sleep 1,000 times")
     assert "100,000 voluntary switches of 1 threads" in found.evidence
 
 

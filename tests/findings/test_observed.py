@@ -73,7 +73,10 @@ def test_the_data_loader_of_pytorch():
     looks = python(input=0.4)
     alone = found(processes=(torch,), python=looks)
     assert (alone.cause, alone.share) == ("loader-wait", 0.4)
-    assert alone.title == "steps wait 40% of the time for data, which their own process prepares"
+    assert (
+        alone.title
+        == "steps wait 40% of the time for data that the training process itself prepares"
+    )
     assert "at train.py:7 (<module>)" in alone.evidence
     assert alone.gain == Gain(pytest.approx(0.5 * (1 - 1.1 / 2)), 0.4)
     assert (alone.apply, alone.try_next[0]) == ((Choice("input_workers", "1"),), "input_workers")
@@ -82,7 +85,7 @@ def test_the_data_loader_of_pytorch():
     worker = process(2, intra=None, inter=None, cpu=0.9, framework="pytorch", parent=1)
     fed = found(processes=(torch, worker), python=looks)
     assert fed.title == "steps wait 40% of the time for the DataLoader's workers"
-    assert "1 of them used 0.90 CPUs" in fed.evidence
+    assert "1 worker used 0.90 CPUs" in fed.evidence
     # all CPUs are at work: more workers would take them from the steps
     assert fed.gain == Gain(0.0, 0.4)
     assert (fed.apply, fed.try_next[0]) == ((), "input_prefetch")
@@ -91,7 +94,7 @@ def test_the_data_loader_of_pytorch():
     assert found(processes=(torch, launcher, rank), python=looks).title == alone.title
     still = process(3, cpu=0.0, intra=None, framework="pytorch", parent=1)
     hung = found(processes=(torch, still), python=looks)
-    assert hung.title == "steps wait 40% of the time for workers of the DataLoader that stand still"
+    assert hung.title == "steps wait 40% of the time for DataLoader workers that hang"
     assert hung.fix is not None
     assert "py-spy dump --pid 3" in hung.fix
 

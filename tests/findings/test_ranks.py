@@ -102,7 +102,7 @@ def timeline(**also: Any) -> Timeline:
 
 def test_nothing_is_wrong():
     (only,) = found(rank(0), rank(1), timeline=timeline())
-    assert only.title == "Horovod's background threads hold nothing up"
+    assert only.title == "Horovod's background threads do not slow down the job"
     assert "3.0% of a core" in only.evidence
 
 
@@ -153,7 +153,7 @@ def test_ranks_bound_to_one_core():
         for n in (0, 1)
     ]  # fmt: skip
     first = found(*bound)[0]
-    assert first.title == "ranks 0, 1 are bound to one core each, and want more"
+    assert first.title == "ranks 0, 1 are bound to one core each, and can use more"
     assert "--bind-to none" in (first.fix or "")
     assert first.share == pytest.approx(1.0 / 1.7)
 
@@ -166,8 +166,10 @@ def test_a_binding_that_leaves_room_is_left_alone():
 def test_more_threads_than_cores():
     workers = [thread(tid, "compute", 0.3, 0.5) for tid in (1, 2, 3)]
     crowd = [rank(number, thread(100, "background", 0.03), *workers) for number in (0, 1)]
-    assert "more threads want to run on node than it has cores: 4.9 at a time on 2" in told(*crowd)
-    assert "more threads" not in told(*crowd, cores=8)
+    assert "ranks on node have more runnable threads than cores: 4.9 threads on 2 cores" in told(
+        *crowd
+    )
+    assert "more runnable threads" not in told(*crowd, cores=8)
 
 
 def test_what_a_spinning_thread_denies_is_not_counted_twice():
@@ -201,11 +203,15 @@ def test_pytorchs_ranks_get_no_advice_on_horovod():
     crowd = found(*(rank(number, late, *workers, **torch) for number in (0, 1)))
     cures = {one.cause: str(one.fix) for one in crowd}
     assert "OMP_NUM_THREADS=1" in cures["crowded-ranks"]
-    assert cures["starved-background"].endswith("for each rank (OMP_NUM_THREADS)")
+    assert cures["starved-background"].endswith(
+        "give each rank one intra-op thread less (OMP_NUM_THREADS)"
+    )
     told_one = rank(0, late, settings={"OMP_NUM_THREADS": "1"}, **torch)
     (starved,) = found(told_one, rank(1, **torch))
     assert "fewer ranks on the node" in str(starved.fix)
-    assert told(rank(0, **torch), rank(1, **torch)).startswith("PyTorch's background threads hold")
+    assert told(rank(0, **torch), rank(1, **torch)).startswith(
+        "PyTorch's background threads do not slow"
+    )
     versions = found(rank(0, **torch), rank(1, **torch | {"pytorch": "2.6"}))
     assert "ranks run different versions of PyTorch" in [one.title for one in versions]
 
@@ -214,7 +220,7 @@ def test_sleeps_that_last_too_long():
     def cycles(p95: float) -> Cycles:
         return Cycles(1e-3, 500.0, distribution(1e-3), distribution(1e-4, p95), None)
 
-    assert "rank 0 oversleeps: one sleep in twenty by more than 4.0 ms" in told(
+    assert "rank 0 oversleeps: 5 % of its sleeps last more than 4.0 ms too long" in told(
         rank(0, cycles=cycles(4e-3)), rank(1, cycles=cycles(1e-4))
     )
     assert "oversleep" not in told(rank(0, cycles=cycles(2e-4)), rank(1))
@@ -222,7 +228,7 @@ def test_sleeps_that_last_too_long():
 
 def test_a_rank_that_works_more():
     busy = rank(1, thread(100, "background", 0.03), thread(101, "compute", 0.9))
-    assert "rank 1 works more than the others" in told(rank(0), busy)
+    assert "rank 1 has more work than the others" in told(rank(0), busy)
     (first, *_) = found(rank(0), busy)
     assert first.share == pytest.approx(1 - 0.75 / 0.9)
 
@@ -232,7 +238,7 @@ def test_the_first_to_fail_is_the_cause_even_if_others_end_sooner():
     cause = rank(0, ended=1, ended_after=5.2, error="ValueError: out of luck")
     victim = rank(1, ended=1, ended_after=5.0, error="HorovodInternalError: peer is gone")
     first = found(cause, victim)[0]
-    assert first.title == "rank 0 failed first, the others followed"
+    assert first.title == "rank 0 failed first, and the others followed"
     assert "failed with ValueError: out of luck" in first.evidence
 
 
@@ -244,7 +250,7 @@ def test_ranks_that_end_well_are_no_failure():
 
 def test_a_rank_that_hangs():
     first = found(rank(0), rank(1, stuck="its process is stopped by a signal"))[0]
-    assert first.title == "rank 1 hangs, and the others wait for it"
+    assert first.title == "rank 1 hangs, and the others wait"
 
 
 def test_versions_that_differ():
@@ -276,7 +282,7 @@ def test_ranks_that_are_not_there():
                     for i in range(10)
                 ),
             },
-            "gradients travel in small batches",
+            "gradients are sent in small batches",
         ),
         (
             {"cycles": Cycles(1e-3, 900.0, distribution(1.1e-3), None, 0.98)},
@@ -287,7 +293,7 @@ def test_ranks_that_are_not_there():
                 "cycles": Cycles(2e-2, 50.0, distribution(2e-2), None, 0.5),
                 "queue": distribution(1.5e-2),
             },
-            "gradients wait for the next cycle longer than they travel",
+            "gradients wait for the next cycle for longer than a transfer takes",
         ),
     ],
 )
@@ -298,6 +304,6 @@ def test_a_timeline(also: dict[str, Any], sentence: str):
 
 def test_the_cost_of_a_timeline():
     writer = rank(0, thread(100, "background", 0.03), thread(103, "helper", 0.5, name=WRITER))
-    assert "recording the timeline takes 50% of a core of rank 0" in told(
+    assert "recording the timeline uses 50% of a core in rank 0" in told(
         writer, rank(1), timeline=timeline()
     )

@@ -67,16 +67,18 @@ def claims(**changes: Any) -> str:
 
 def test_a_store_that_one_reader_takes_whole():
     first, last = found()
-    assert first.title.startswith("one reader takes what the storage gives; 8 strided ones only")
-    assert "process of the node" in (first.fix or "")
-    assert last.title.startswith("one sequential reader through a mapping reaches 95% of what")
+    assert first.title.startswith("one reader reaches the storage's rate; 8 strided readers only")
+    assert "process per node" in (first.fix or "")
+    assert last.title.startswith(
+        "one sequential reader through a mapping reaches 95% of the storage"
+    )
     assert last.fix is None
 
 
 def test_a_mapping_far_below_the_store():
     first = found(share_of_ceiling=0.3)[0]
     assert "only 30%" in first.title
-    assert first.fix == "read by requests of 1.0 MiB, 4 at once (O_DIRECT), at exact offsets"
+    assert first.fix == "read with requests of 1.0 MiB, 4 at a time (O_DIRECT), at exact offsets"
 
 
 def test_hints_come_before_exact_offsets_and_these_before_what_readers_gain():
@@ -97,13 +99,13 @@ def test_hints_come_before_exact_offsets_and_these_before_what_readers_gain():
         "block-size",
         "passed-records",
     ]
-    assert "are read 5.0 times as fast when the kernel is told" in told[0].title
-    assert "8 readers that know where their records lie are 2.0 times as fast" in told[1].title
+    assert "are read 5.0 times as fast with hints for the next" in told[0].title
+    assert "8 readers that use exact offsets are 2.0 times as fast" in told[1].title
     assert "they fault on the same pages" in told[3].title
     assert "2.0 times as fast without read-ahead of 128 KiB" in told[4].title
-    assert "blocks of 1.0 MiB are read 3.0 times as fast as those of 64 KiB" in told[5].title
-    assert "a mapping gives 30 MiB/s at its best" in told[5].evidence
-    assert "touch 20% more than their records" in told[6].title
+    assert "blocks of 1.0 MiB are read 3.0 times as fast as blocks of 64 KiB" in told[5].title
+    assert "a mapping reaches at most 30 MiB/s" in told[5].evidence
+    assert "touch 20% more data than their own records" in told[6].title
 
 
 def test_readers_that_help_each_other():

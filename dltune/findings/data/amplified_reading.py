@@ -20,8 +20,9 @@ WORTH = 8 << 20
 @rule(
     "amplified-reading",
     "data",
-    summary="Storage that delivers more than is used, by read-ahead or by pages.",
-    fix="",
+    summary="Storage delivers more than the job uses, because of read-ahead or page size.",
+    fix="Switch read-ahead off for shuffled access and give hints for the next records (dltune "
+    "plan io), or give the page cache more memory.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     places = {place.device: place for place in seen.io.storage} if seen.io else {}
@@ -31,9 +32,10 @@ def find(seen: Seen) -> Iterator[Finding]:
             continue
         yield Finding(
             cause="amplified-reading",
-            title=f"storage delivers {amplification:.1f} times what is used of {file_name(file.path)}",
+            title=f"storage delivers {amplification:.1f} times the used part of "
+            f"{file_name(file.path)}",
             evidence=f"{size(came)} from storage, {size(file.asked or 0)} used; access is "
-            f"{file.pattern.kind}, the mapping's advice {file.advice or 'none'}"
+            f"{file.pattern.kind}, advice of the mapping: {file.advice or 'none'}"
             f"{_ahead(places[file.device])}",
             fix=_cure(file),
             share=storage_share(seen),
@@ -48,12 +50,12 @@ def _ahead(place: Storage) -> str:
 def _cure(file: DataFile) -> str:
     if file.pattern.kind == "sequential":
         return (
-            "pages are dropped before they are used, or are read for others: give the job more "
-            "memory for the page cache, or fewer readers"
+            "give the job more memory for the page cache, or use fewer readers: pages are dropped "
+            "before they are used, or are read for other processes"
         )
     if file.advice == "random":
-        return "records are smaller than pages: lay those out together that are read together"
+        return "store records together that are read together: they are smaller than pages"
     return (
-        "switch read-ahead off for it (readahead=False in py-lmdb, MADV_RANDOM elsewhere) and hint "
-        "the records of the next batches with posix_fadvise(WILLNEED)"
+        "switch read-ahead off (readahead=False in py-lmdb, MADV_RANDOM elsewhere), and give hints "
+        "for the next batches (dltune plan io)"
     )

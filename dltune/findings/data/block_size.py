@@ -14,8 +14,8 @@ from dltune.words import rate, size
 @rule(
     "block-size",
     "data",
-    summary="How much faster larger blocks are read (Fig. 5.1).",
-    fix="",
+    summary="Larger blocks are read faster (thesis, Fig. 5.1).",
+    fix="Read larger blocks: join neighbouring records into one read.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
@@ -30,12 +30,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     if gain < WORTH:
         return
     mapped = max((b.throughput.median for b in blocks if b.method == "mmap"), default=None)
-    beside = f"; a mapping gives {rate(mapped)} at its best, whatever the block" if mapped else ""
+    beside = f"; a mapping reaches at most {rate(mapped)}, at any block size" if mapped else ""
     yield Finding(
         cause="block-size",
-        title=f"blocks of {size(best.block)} are read {gain:.1f} times as fast as those of "
+        title=f"blocks of {size(best.block)} are read {gain:.1f} times as fast as blocks of "
         f"{size(small.block)}",
-        evidence=f"{best.method}: {rate(best.throughput.median)} against {rate(small.throughput.median)}"
+        evidence=f"{best.method}: {rate(best.throughput.median)} against "
+        f"{rate(small.throughput.median)}"
         f"{beside}",
         fix=f"read {size(best.block)} at a time: join neighbouring records into one read",
         confidence="measured",

@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "busy-input",
     "data",
-    summary="Steps that wait for an input pipeline although no CPU is idle.",
-    fix="",
+    summary="Steps wait for the input pipeline, and no CPU is idle.",
+    fix="Prepare less in each step: decode to the needed size, cache, or prepare the data once.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -27,10 +27,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="busy-input",
         title=f"steps wait for the input pipeline {share:.0%} of the time, and no CPU is idle",
-        evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: what prepares the data "
-        "takes them from the steps",
-        fix="prepare less in each step: decode to the size that is needed, cache() what is the same in "
-        "each epoch, or prepare the data once, in files",
+        evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs, and preparing "
+        "data takes "
+        "them from the steps",
+        fix="prepare less in each step: decode to the needed size, cache() data that repeats in "
+        "each "
+        "epoch, or prepare the data once and store it in files",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",

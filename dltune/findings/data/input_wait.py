@@ -17,8 +17,8 @@ SHARE = 0.03
 @rule(
     "input-wait",
     "data",
-    summary="Steps that wait for their data, as far as a profile tells it.",
-    fix="",
+    summary="Steps wait for their data, according to a profile.",
+    fix="Prefetch, and prepare several elements in parallel in the input pipeline.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -33,9 +33,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="input-wait",
         title=f"ops wait for data in {share:.0%} of the wall time",
-        evidence="nothing else ran meanwhile",
-        fix="prefetching and parallel calls in the input pipeline: the next batch is prepared while a "
-        "step runs, unless the data come late for want of CPUs",
+        evidence="no other op ran during these waits",
+        fix="prefetch and use parallel calls in the input pipeline, so that the next batch is "
+        "prepared "
+        "while a step runs (this needs idle CPUs)",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),

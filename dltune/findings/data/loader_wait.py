@@ -18,8 +18,9 @@ WORKS = 0.02  # CPUs that a worker has which prepares something
 @rule(
     "loader-wait",
     "data",
-    summary="Steps that wait for PyTorch's DataLoader.",
-    fix="",
+    summary="Steps wait for PyTorch's DataLoader.",
+    fix="Start workers (num_workers), add workers while CPUs are idle, or do less work per sample.",
+    frameworks=("pytorch",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle
@@ -37,31 +38,33 @@ def find(seen: Seen) -> Iterator[Finding]:
     choices: tuple[Choice, ...] = ()
     at = where(shares(seen)["input"]) if "input" in shares(seen) else ""
     if others and not workers:
-        title = f"steps wait {share:.0%} of the time for workers of the DataLoader that stand still"
+        title = f"steps wait {share:.0%} of the time for DataLoader workers that hang"
         pids = ", ".join(str(one.pid) for one in others)
-        evidence = f"pid {pids} used no CPU, and the main thread was in its DataLoader{at}"
+        evidence = f"pid {pids} used no CPU, and the main thread waited in its DataLoader{at}"
         cure = (
-            f"py-spy dump --pid {others[0].pid} tells where one stands: at a lock, storage or a "
-            "network; DataLoader(timeout=60) has the job fail instead of wait for ever"
+            f"run py-spy dump --pid {others[0].pid} to see the line: a lock, storage or a network; "
+            "DataLoader(timeout=60) makes the job fail instead of waiting forever"
         )
     elif workers:
         busy = sum(one.cpu for one in workers)
         title = f"steps wait {share:.0%} of the time for the DataLoader's workers"
         evidence = (
-            f"{len(workers)} of them used {busy:.2f} CPUs, the process that trains {main.cpu:.2f}"
+            f"{len(workers)} worker{'s' * (len(workers) > 1)} used {busy:.2f} CPUs, and the "
+            f"training process {main.cpu:.2f}"
         )
         cure = (
-            "more workers, as far as CPUs are idle; whole batches at a time (the dataset's "
-            "__getitems__); less work for an example, done once and kept"
+            "add workers while CPUs are idle; prepare whole batches at a time (the dataset's "
+            "__getitems__); do less work per sample, or do it once and store the result"
         )
     else:
-        title = f"steps wait {share:.0%} of the time for data, which their own process prepares"
-        evidence = f"the main thread was in its DataLoader{at}, and no op of a step ran"
+        title = (
+            f"steps wait {share:.0%} of the time for data that the training process itself prepares"
+        )
+        evidence = f"the main thread was in its DataLoader{at}, while no op of a step ran"
         cure = (
-            f"DataLoader(num_workers={more}, persistent_workers=True) prepares the next batches "
-            "while a step runs; where its own threads have all CPUs, fewer of those too "
-            "(torch.set_num_threads), for each waits for all; or prepare what is alike in each "
-            "epoch once"
+            f"use DataLoader(num_workers={more}, persistent_workers=True), which prepares the next "
+            "batches while a step runs; if ops use all CPUs, also reduce their threads "
+            "(torch.set_num_threads); or prepare data that repeats in each epoch once"
         )
         if observation.idle(main) >= IDLE:
             choices = (Choice("input_workers", str(more)),)

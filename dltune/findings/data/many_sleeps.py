@@ -18,8 +18,8 @@ MANY_SWITCHES = 40
 @rule(
     "many-sleeps",
     "data",
-    summary="Threads that go to sleep often for little data.",
-    fix="",
+    summary="Threads sleep often for little data.",
+    fix="Read more at a time: larger reads, or hints some batches ahead.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
@@ -32,11 +32,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         pids = {process.pid for process, _ in reading}
         yield Finding(
             cause="many-sleeps",
-            title=f"threads that read go to sleep {count(switches / (asked / MIB))} times for each "
-            "MiB that they use",
-            evidence=f"{count(switches)} voluntary switches of {len(reading)} threads in {len(pids)} of "
+            title=f"reading threads sleep {count(switches / (asked / MIB))} times for each MiB "
+            "that they "
+            "use",
+            evidence=f"{count(switches)} voluntary switches of {len(reading)} threads in "
+            f"{len(pids)} of "
             f"{len(watch.processes)} processes, {size(asked)} used",
-            fix="ask for more at a time: larger reads, or hints some batches ahead",
+            fix="read more at a time: larger reads, or hints some batches ahead",
             share=storage_share(seen),
             confidence="measured",
         )

@@ -19,8 +19,9 @@ NEAR = 0.8
 @rule(
     "mapped-reading",
     "data",
-    summary="What a reader through a mapping, as LMDB is one, reaches of what the storage gives.",
-    fix="",
+    summary="The rate of one reader through a memory mapping, as in LMDB, compared with the "
+    "storage's limit.",
+    fix="Read with several requests at once, at exact offsets.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
@@ -34,9 +35,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="mapped-reading",
         title=f"one sequential reader through a mapping reaches {'' if near else 'only '}"
-        f"{share(reached)} of what the storage gives",
+        f"{share(reached)} of the storage's rate",
         evidence=f"{rate(present.throughput.median)} through a mapping, "
-        f"{rate(ceiling.throughput.median)} by {ceiling.requests}",
-        fix=None if near else f"read by {ceiling.requests}, at exact offsets",
+        f"{rate(ceiling.throughput.median)} with {ceiling.requests}",
+        fix=None if near else f"read with {ceiling.requests}, at exact offsets",
         confidence="measured",
     )

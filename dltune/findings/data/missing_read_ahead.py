@@ -15,8 +15,8 @@ from dltune.words import file_name
 @rule(
     "missing-read-ahead",
     "data",
-    summary="A file that is read front to back though the kernel was told not to expect it.",
-    fix="",
+    summary="A file is read sequentially, although its mapping switches read-ahead off.",
+    fix="Open the file with read-ahead (readahead=True in py-lmdb).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
@@ -24,10 +24,12 @@ def find(seen: Seen) -> Iterator[Finding]:
         if pattern.kind == "sequential" and file.advice == "random" and came >= WORTH:
             yield Finding(
                 cause="missing-read-ahead",
-                title=f"{file_name(file.path)} is read front to back with read-ahead switched off",
-                evidence=f"access is sequential ({pattern.offsets} offsets seen), the mapping was told to "
-                "expect random access",
-                fix="open it with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM elsewhere",
+                title=f"{file_name(file.path)} is read sequentially, with read-ahead switched off",
+                evidence=f"access is sequential ({pattern.offsets} offsets seen), but the mapping "
+                "announces "
+                "random access",
+                fix="open the file with read-ahead: readahead=True in py-lmdb, no MADV_RANDOM "
+                "elsewhere",
                 share=storage_share(seen),
                 confidence="measured",
             )

@@ -15,8 +15,10 @@ from dltune.words import count, rate, share
 @rule(
     "more-readers",
     "data",
-    summary="What more readers of one file bring: switches and sleep against their number (Fig. 3.4).",
-    fix="",
+    summary="More readers of one file bring context switches and sleep, but little throughput "
+    "(thesis, Fig. 3.4).",
+    fix="Let one process per node read for all, or let each process read its own records by exact "
+    "offset.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
@@ -35,8 +37,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="more-readers",
         title=claim,
-        evidence=f"{rate(one.throughput.median)} with {one.readers}, {rate(many.throughput.median)} with "
-        f"{many.readers}; voluntary switches for a MiB of records {count(one.switches.median)} and "
+        evidence=f"{rate(one.throughput.median)} with {one.readers}, "
+        f"{rate(many.throughput.median)} with "
+        f"{many.readers}; voluntary switches per MiB of records {count(one.switches.median)} and "
         f"{count(many.switches.median)}{times}; asleep {share(one.sleep_share.median)} and "
         f"{share(many.sleep_share.median)} of the time",
         fix=cure,
@@ -45,18 +48,18 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _told(one: int, many: int, gain: float, full: bool) -> tuple[str, str | None]:
-    """The claim and its cure. `full`: one reader takes what the storage gives."""
+    """Return the title and the fix. `full`: one reader reaches the storage's rate."""
     if gain >= WORTH:
         return f"{many} strided readers are {gain:.1f} times as fast as {one}", None
     if full:
         return (
-            f"one reader takes what the storage gives; {many} strided ones only sleep and "
-            "wake more often for it",
-            "let one process of the node read, and the others take from it",
+            f"one reader reaches the storage's rate; {many} strided readers only sleep and wake up "
+            "more often",
+            "let one process per node read, and pass the records to the others",
         )
     return (
         f"{many} strided readers are no faster than {one}: they fault on the "
-        "same pages and sleep for the same reads",
-        "let one process of the node read for all, in large blocks, or let each read its own "
+        "same pages and wait for the same reads",
+        "let one process per node read for all, in large blocks, or let each read its own "
         "records by exact offset",
     )

@@ -14,8 +14,8 @@ from dltune.words import size
 @rule(
     "no-data-file",
     "data",
-    summary="A job in which no data file was seen.",
-    fix="",
+    summary="The job opened no data file that dltune can see.",
+    fix="Watch the job as its own user or as root.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
@@ -24,17 +24,18 @@ def find(seen: Seen) -> Iterator[Finding]:
     denied = any(process.read is None and not process.ended for process in watch.processes)
     evidence = [f"{len(watch.processes)} processes were watched for {watch.seconds:.0f} s"]
     if denied:
-        evidence.append("not all of them may be looked into")
+        evidence.append("some of them belong to another user")
     most = max(watch.processes, key=lambda process: process.read or 0, default=None)
     if most and most.read:
         # the kernel counts those children with it that it has waited for
         evidence.append(
-            f"pid {most.pid} and its ended children took {size(most.read)} by {most.read_calls:,} "
-            "read calls, from pipes, or files under 1 MiB or open too briefly to be seen"
+            f"pid {most.pid} and its ended children read {size(most.read)} in {most.read_calls:,} "
+            "read "
+            "calls, from pipes or from files that are under 1 MiB or open only briefly"
         )
     yield Finding(
         cause="no-data-file",
         title="no data file was seen",
         evidence="; ".join(evidence),
-        fix="watch as the job's user or as root" if denied else None,
+        fix="run dltune as the job's user or as root" if denied else None,
     )

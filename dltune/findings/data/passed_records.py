@@ -16,8 +16,8 @@ EXTRA = 0.05
 @rule(
     "passed-records",
     "data",
-    summary="What readers touch of records that are not theirs (Fig. 4.2).",
-    fix="",
+    summary="Readers touch records of other readers (thesis, Fig. 4.2).",
+    fix="Take offsets from the index (dltune lmdb index) instead of LMDB's cursor.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None
@@ -26,9 +26,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     if experiment and present and present.extra >= EXTRA:
         yield Finding(
             cause="passed-records",
-            title=f"{present.readers} readers touch {share(present.extra)} more than their records",
-            evidence="pages of the others' records that LMDB's cursor passes; records of "
-            f"{size(experiment.mean_size)}",
+            title=f"{present.readers} readers touch {share(present.extra)} more data than their "
+            "own records",
+            evidence="LMDB's cursor passes pages of other readers' records; a record has "
+            f"{size(experiment.mean_size)} on average",
             fix="take offsets from the index (dltune lmdb index) instead of LMDB's cursor",
             confidence="measured",
         )

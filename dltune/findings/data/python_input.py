@@ -14,8 +14,9 @@ from dltune.findings.seen import Seen
 @rule(
     "python-input",
     "data",
-    summary="Steps that wait for a Python generator.",
-    fix="",
+    summary="Steps wait for a Python generator.",
+    fix="Prepare the data with tf.data ops or in several processes, or let the generator return "
+    "whole batches.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -29,10 +30,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="python-input",
         title=f"steps wait for a Python generator {share:.0%} of the time",
-        evidence=f"the generator ran in {python.generator:.0%} of looks{at}, one element at a time and "
-        "under the interpreter's lock",
-        fix="prepare the data with tf.data's own ops, or in several processes; or let the generator "
-        "give whole batches, and prefetch",
+        evidence=f"the generator ran in {python.generator:.0%} of samples{at}, one element at a "
+        "time, "
+        "holding the interpreter's lock",
+        fix="prepare the data with tf.data's own ops, or in several processes; or let the "
+        "generator "
+        "return whole batches, and prefetch",
         share=share,
         gain=Gain(0.5 * share, share),
         confidence="measured",

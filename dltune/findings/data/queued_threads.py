@@ -16,8 +16,8 @@ QUEUED = 0.20
 @rule(
     "queued-threads",
     "data",
-    summary="Threads that are ready and wait for a CPU while data is read.",
-    fix="",
+    summary="Reading threads are ready but wait for a CPU.",
+    fix="Run at most as many reading and decoding threads as there are cores.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Where the cores themselves were looked at, the rules on these tell it with its cost."""
@@ -30,11 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         seconds, process, thread = max(queued, key=lambda one: one[0])
         yield Finding(
             cause="queued-threads",
-            title=f"{len(queued)} thread{'s wait' if len(queued) > 1 else ' waits'} for a CPU more "
-            f"than {share(QUEUED)} of the time",
-            evidence=f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, {seconds:.1f} of "
+            title=f"{len(queued)} reading thread{'s wait' if len(queued) > 1 else ' waits'} for a "
+            "CPU for "
+            f"more than {share(QUEUED)} of the time",
+            evidence=f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, "
+            f"{seconds:.1f} of "
             f"{thread.seconds:.1f} s ready and not running; "
             f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
-            fix="run no more readers and decoding threads than there are cores, or keep cores free",
+            fix="run at most as many reading and decoding threads as there are cores, or free "
+            "some cores",
             confidence="measured",
         )

@@ -34,8 +34,8 @@ _OTHERWISE = (
 @rule(
     "reading-at-rest",
     "data",
-    summary="Reading that holds nothing up.",
-    fix="",
+    summary="Reading data does not slow down the job.",
+    fix="Nothing has to be done.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
@@ -46,10 +46,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     counted = any(file.storage_bytes is not None for file in watch.files)
     yield Finding(
         cause="reading-at-rest",
-        title="reading is not held up: the data came from the page cache"
+        title="reading does not slow down the job: the data came from the page cache"
         if counted and came < MIB
-        else "reading is not what this job waits for",
-        evidence=f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most did so "
-        f"for {share(most)} of its time",
+        else "reading does not slow down the job",
+        evidence=f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most "
+        f"waited for {share(most)} of its time",
         confidence="measured",
     )

@@ -14,8 +14,8 @@ from dltune.findings.seen import Seen
 @rule(
     "sequential-map",
     "data",
-    summary="Steps that wait for an input pipeline in which one thread works.",
-    fix="",
+    summary="Steps wait for an input pipeline that uses one thread.",
+    fix="Use map(..., num_parallel_calls=tf.data.AUTOTUNE), and prefetch at the end.",
     frameworks=("tensorflow",),
 )
 def find(seen: Seen) -> Iterator[Finding]:
@@ -31,10 +31,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="sequential-map",
         title=f"steps wait for the input pipeline {share:.0%} of the time",
-        evidence=f"meanwhile the job used {main.cpu:.2f} of {observation.room(main):g} CPUs: its pipeline "
-        "prepares one element after the other",
-        fix="map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) at the "
-        "end; cache() what is the same in each epoch",
+        evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs, and its "
+        "pipeline prepares "
+        "one element after the other",
+        fix="use map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) "
+        "at the "
+        "end; cache() data that repeats in each epoch",
         share=share,
         gain=Gain(min(share, 0.5 * idle), share),
         confidence="modelled",

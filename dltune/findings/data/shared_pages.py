@@ -17,8 +17,8 @@ SAME_PAGES = 1.5
 @rule(
     "shared-pages",
     "data",
-    summary="Processes that fault on the same pages of a file.",
-    fix="",
+    summary="Several processes fault on the same pages of a file.",
+    fix="Let one process per node read, or let each process read only its own records.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
@@ -30,13 +30,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             cause="shared-pages",
             title=f"{len(readers)} processes fault on the same pages of {file_name(file.path)}",
-            evidence=f"a page faulted on was faulted on by {file.shared:.1f} processes on average; "
+            evidence=f"{file.shared:.1f} processes faulted on each page on average; "
             f"{count(switches)} voluntary context switches for {size(file.asked or 0)} used and "
             f"{size(file.storage_bytes or 0)} from storage",
-            fix="let one process of the node read and the others take from it, or let each find "
-            "its own records by exact offset (dltune lmdb index) instead of passing the others'"
+            fix="let one process per node read and pass the records on, or let each process read "
+            "its "
+            "own records by exact offset (dltune lmdb index)"
             if file.format == "lmdb"
-            else "give each process a part of its own, or let one of them read for all",
+            else "give each process its own part of the file, or let one process read for all",
             share=storage_share(seen),
             confidence="measured",
         )

@@ -14,8 +14,8 @@ from dltune.words import rate, size
 @rule(
     "shuffled-read-ahead",
     "data",
-    summary="Whether read-ahead helps or hinders a reader of shuffled records.",
-    fix="",
+    summary="Read-ahead speeds up or slows down shuffled reading of this file.",
+    fix="Open the file with or without read-ahead, whichever is faster.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()
@@ -34,7 +34,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             cause="shuffled-read-ahead",
             title=f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
-            evidence=f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} without",
-            fix=f"open the file accordingly: {setting}, MADV_RANDOM or not elsewhere",
+            evidence=f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} "
+            "without",
+            fix=f"open the file {faster} read-ahead: {setting}, or MADV_NORMAL and MADV_RANDOM "
+            "elsewhere",
             confidence="measured",
         )

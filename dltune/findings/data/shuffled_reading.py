@@ -16,28 +16,31 @@ from dltune.words import file_name, size
 PAGES = 4
 PAGE = 4096  # bytes
 BY_PAGE = (
-    "open it with read-ahead (readahead=True in py-lmdb, no MADV_RANDOM elsewhere): now each page "
-    "of a piece is a request of its own; or "
+    "open the file with read-ahead (readahead=True in py-lmdb, no MADV_RANDOM elsewhere), since "
+    "each "
+    "page is now a separate request; or "
 )
 
 
 @rule(
     "shuffled-reading",
     "data",
-    summary="A file that is read in shuffled order without a hint to the kernel.",
-    fix="",
+    summary="A file is read in shuffled order without hints to the kernel.",
+    fix="Give hints for the records of the next batches (dltune plan io).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
         if file.pattern.kind == "shuffled" and (file.storage_bytes or 0) >= WORTH:
             yield Finding(
                 cause="shuffled-reading",
-                title=f"{file_name(file.path)} is read in shuffled order, one piece after the other",
-                evidence=f"{file.pattern.offsets} offsets seen, pieces of {size(file.pattern.run or 0)}; "
-                "nothing tells the kernel which comes next",
+                title=f"{file_name(file.path)} is read in shuffled order, one record at a time",
+                evidence=f"{file.pattern.offsets} offsets seen, pieces of "
+                f"{size(file.pattern.run or 0)}; "
+                "the kernel has no hint which one comes next",
                 fix=(BY_PAGE if _by_page(file) else "")
-                + "tell it: posix_fadvise(WILLNEED) for the records of the next batches, from the "
-                "sampler and the index of the file, while the job reads as before",
+                + "give hints for the records of the next batches (posix_fadvise(WILLNEED), from "
+                "the "
+                "sampler's order): dltune plan io does that for the unchanged job",
                 share=storage_share(seen),
                 confidence="measured",
             )

@@ -20,8 +20,8 @@ LOOKS = 20
 @rule(
     "slow-store",
     "data",
-    summary="A thread that waits for storage.",
-    fix="",
+    summary="A thread waits for storage.",
+    fix="Read ahead; the findings about the job's files say how.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None
@@ -33,17 +33,21 @@ def find(seen: Seen) -> Iterator[Finding]:
     if waits < LITTLE or thread.looks < LOOKS:
         return
     line = watch.lines[0] if watch.lines else None
-    at = f"; Python stands at {line.where} in {share(line.share)} of looks" if line else ""
+    at = f"; Python is at {line.where} in {share(line.share)} of samples" if line else ""
     asleep = (
-        f", asleep for {share(thread.sleep_share)} of its reading" if thread.sleep_share else ""
+        f", asleep for {share(thread.sleep_share)} of its reading time"
+        if thread.sleep_share
+        else ""
     )
     yield Finding(
         cause="slow-store",
-        title=f"a thread of pid {process.pid} waits for storage {share(waits)} of its time",
-        evidence=f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of {thread.seconds:.1f} s"
+        title=f"a thread of pid {process.pid} waits for storage for {share(waits)} of its time",
+        evidence=f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
+        f"{thread.seconds:.1f} s"
         f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
-        fix="read ahead of the need: the findings on its files say how; dltune io-report "
-        "--file tells what the storage could give"
+        fix="read ahead: the findings about the job's files say how; dltune io-report --file "
+        "measures "
+        "the limit of the storage"
         if waits >= GRAVE
         else None,
         share=storage_share(seen) if waits >= GRAVE else None,

@@ -17,8 +17,8 @@ SMALL, MANY = 128 << 10, 20
 @rule(
     "small-reads",
     "data",
-    summary="Read calls that ask for little at a time.",
-    fix="",
+    summary="Read calls request little data at a time.",
+    fix="Read 1 MiB or more at a time.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
@@ -29,9 +29,10 @@ def find(seen: Seen) -> Iterator[Finding]:
             yield Finding(
                 cause="small-reads",
                 title=f"{file_name(file.path)} is read in small pieces",
-                evidence=f"{share(small / waits)} of the read calls that waited asked for less than "
-                f"{size(SMALL)}, none for more than {size(largest)}",
-                fix="read 1 MiB and more at a time: buffer_size of TFRecordDataset, buffering of open",
+                evidence=f"{share(small / waits)} of the read calls that waited request less than "
+                f"{size(SMALL)}, and none more than {size(largest)}",
+                fix="read 1 MiB or more at a time: buffer_size in TFRecordDataset, buffering in "
+                "open()",
                 share=storage_share(seen),
                 confidence="measured",
             )

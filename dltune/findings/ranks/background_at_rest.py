@@ -34,8 +34,8 @@ _OTHERWISE = (
 @rule(
     "background-at-rest",
     "ranks",
-    summary="Background threads that are as they should be.",
-    fix="",
+    summary="The communication threads do not slow down the job.",
+    fix="Nothing has to be done.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     report = seen.horovod
@@ -46,7 +46,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     wait = max((thread.wait or 0.0 for thread in threads), default=0.0)
     yield Finding(
         cause="background-at-rest",
-        title=f"{report.ranks[0].library}'s background threads hold nothing up",
-        evidence=f"the busiest takes {cpu:.1%} of a core, and waits for one {wait:.1%} of the time at most; "
-        "dltune profile looks at the ops",
+        title=f"{report.ranks[0].library}'s background threads do not slow down the job",
+        evidence=f"the busiest uses {cpu:.1%} of a core, and waits for a core at most {wait:.1%} "
+        "of the "
+        "time; dltune profile measures the ops",
     )

@@ -20,8 +20,8 @@ _MEANS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"}
 @rule(
     "crowded-ranks",
     "ranks",
-    summary="Ranks of one host whose threads together want more cores than it has.",
-    fix="",
+    summary="The ranks of a host have more runnable threads than the host has cores.",
+    fix="Give each rank its share of the cores: fewer intra-op threads.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that threads run or are ready to, that without a core. A thread that
@@ -41,12 +41,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         share = (waiting - sum(map(denied, here))) / sum(rank.wanting for rank in here)
         yield Finding(
             cause="crowded-ranks",
-            title=f"more threads want to run on {host} than it has cores: {wanted:.1f} at a time on "
-            f"{cores}",
-            evidence=f"{len(runnable)} threads of {len(here)} ranks run or wait more than {IDLE:.0%} of "
-            f"the time (input pipelines want {input_:.1f} cores); together they run "
-            f"{sum(t.cpu for t in threads):.1f} and wait for {waiting:.1f}",
-            fix=f"give each rank its part: about {part} intra-op thread{'s' * (part > 1)} each "
+            title=f"ranks on {host} have more runnable threads than cores: {wanted:.1f} threads "
+            f"on {cores} "
+            f"core{'s' * (cores > 1)}",
+            evidence=f"{len(runnable)} threads of {len(here)} ranks run or wait for a core for "
+            "more than "
+            f"{IDLE:.0%} of the time (input pipelines: {input_:.1f} cores); together they use "
+            f"{sum(t.cpu for t in threads):.1f} cores and wait for {waiting:.1f}",
+            fix=f"give each rank its share: about {part} intra-op thread{'s' * (part > 1)} each "
             f"({_MEANS[here[0].library].format(part)})",
             share=share,
             gain=Gain(0.0, share),

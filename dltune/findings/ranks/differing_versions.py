@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "differing-versions",
     "ranks",
-    summary="Ranks that run different versions of Horovod, PyTorch or MPI.",
-    fix="",
+    summary="Ranks run different versions of Horovod, PyTorch or MPI.",
+    fix="Install the same version everywhere.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
@@ -28,5 +28,5 @@ def find(seen: Seen) -> Iterator[Finding]:
                 cause="differing-versions",
                 title=f"ranks run different versions of {name}",
                 evidence="; ".join(f"{version}: {names(of)}" for version, of in found.items()),
-                fix="install one version everywhere: their messages need not mean the same",
+                fix="install the same version everywhere: the formats of their messages can differ",
             )

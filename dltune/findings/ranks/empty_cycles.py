@@ -15,8 +15,8 @@ EMPTY, MANY = 0.95, 200
 @rule(
     "empty-cycles",
     "ranks",
-    summary="Cycles so short that nearly all find nothing to transfer.",
-    fix="",
+    summary="Horovod's cycles are so short that nearly all transfer nothing.",
+    fix="Make cycles longer (HOROVOD_CYCLE_TIME, dltune plan allreduce).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
@@ -25,8 +25,10 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             cause="empty-cycles",
             title=f"{cycles.empty:.0%} of cycles transfer nothing",
-            evidence=f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} ms, "
-            "and each asks every rank what it has",
-            fix="let dltune plan allreduce say how long cycles should be (HOROVOD_CYCLE_TIME), or, "
-            "over MPI, let the thread rest until there is something to send",
+            evidence=f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} "
+            "ms, "
+            "and each asks every rank for its ready gradients",
+            fix="make cycles longer: dltune plan allreduce chooses HOROVOD_CYCLE_TIME, and over "
+            "MPI lets "
+            "the thread rest until there is something to send",
         )

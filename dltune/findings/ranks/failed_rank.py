@@ -15,8 +15,8 @@ from dltune.job.last_words import tells_of_another
 @rule(
     "failed-rank",
     "ranks",
-    summary="Ranks that failed: the first of them is the cause, whatever the others say.",
-    fix="",
+    summary="A rank failed; the first one to fail is the cause.",
+    fix="Read the output of the rank that failed first.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     dead = sorted(
@@ -42,10 +42,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
     yield Finding(
         cause="failed-rank",
-        title=f"rank {first.rank} failed first" + (", the others followed" if rest else ""),
+        title=f"rank {first.rank} failed first" + (", and the others followed" if rest else ""),
         evidence=how + f" after {first.ended_after or 0.0:.1f} s" + (f"; {told}" if told else ""),
-        fix=f"look for the cause in rank {first.rank}'s output"
-        + (": what the others say is about its absence" if rest else ""),
+        fix=f"read the output of rank {first.rank}"
+        + (": the errors of the other ranks only report that it is gone" if rest else ""),
         share=1.0,  # the job does not go on
         confidence="measured",
     )

@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "hanging-rank",
     "ranks",
-    summary="A rank that hangs holds up all others in the next collective.",
-    fix="",
+    summary="A rank hangs, and all other ranks wait for it.",
+    fix="Find the line where the rank hangs (py-spy dump).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     hanging = [rank for rank in (seen.horovod.ranks if seen.horovod else ()) if rank.stuck]
@@ -22,9 +22,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="hanging-rank",
-        title=f"{names(hanging)} {'hangs' if len(hanging) == 1 else 'hang'}, and the others wait for it",
+        title=f"{names(hanging)} {'hangs' if len(hanging) == 1 else 'hang'}, and the others wait",
         evidence="; ".join(f"rank {rank.rank}: {rank.stuck}" for rank in hanging),
-        fix="look where it stands: py-spy dump --nonblocking --pid "
+        fix="find the line where it hangs: py-spy dump --nonblocking --pid "
         + " or ".join(str(rank.pid) for rank in hanging[:4]),
         share=1.0,
         confidence="measured",

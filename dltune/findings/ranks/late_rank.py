@@ -16,8 +16,8 @@ ALWAYS_LATE = 1.5
 @rule(
     "late-rank",
     "ranks",
-    summary="A rank that the others wait for: it is the last to have its gradients.",
-    fix="",
+    summary="One rank is the last to have its gradients in most steps.",
+    fix="Balance the rank's input, batch and cores.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
@@ -31,8 +31,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             cause="late-rank",
             title=f"rank {rank} is the last to have its gradients {share:.0%} of the time",
-            evidence=f"of {timeline.negotiation.samples} negotiations; evenly it would be {even:.0%}; "
+            evidence=f"of {timeline.negotiation.samples} negotiations (an even share is "
+            f"{even:.0%}); "
             f"they take {milliseconds(timeline.negotiation.median)} at the median, "
             f"{milliseconds(timeline.negotiation.p95)} at the 95th percentile",
-            fix="find what it does besides: its input, its core's other users, its batch",
+            fix="check its extra work: its input, other users of its cores, the size of its batch",
         )

@@ -17,8 +17,8 @@ LONG_CYCLE, WAITS = 2.0, 0.5
 @rule(
     "long-cycles",
     "ranks",
-    summary="Cycles so long that gradients wait for the next one.",
-    fix="",
+    summary="Gradients wait for Horovod's next cycle.",
+    fix="Make cycles shorter (HOROVOD_CYCLE_TIME).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
@@ -30,8 +30,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     if queue is not None and queue > WAITS * cycles.setting:
         yield Finding(
             cause="long-cycles",
-            title="gradients wait for the next cycle longer than they travel",
+            title="gradients wait for the next cycle for longer than a transfer takes",
             evidence=f"HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms, a transfer takes "
-            f"{milliseconds(transfer)} and its turn comes after {milliseconds(queue)}",
-            fix="make cycles shorter: a lower HOROVOD_CYCLE_TIME",
+            f"{milliseconds(transfer)} and starts after {milliseconds(queue)}",
+            fix="make cycles shorter: lower HOROVOD_CYCLE_TIME",
         )

@@ -12,8 +12,8 @@ from dltune.findings.seen import Seen
 @rule(
     "missing-ranks",
     "ranks",
-    summary="Ranks that no report was made of.",
-    fix="",
+    summary="The report does not contain all ranks of the job.",
+    fix="Make a report on each host at the same time, and merge the reports.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
@@ -25,6 +25,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             cause="missing-ranks",
             title=f"{len(missing)} of {size} ranks are not in this report",
             evidence=f"rank{'s' * (len(missing) > 1)} {shown}",
-            fix="make a report on each host at the same time (--pid), and put them together: "
+            fix="make a report on each host at the same time (--pid), and merge the reports: "
             "dltune horovod-report --merge a.json b.json",
         )

@@ -19,8 +19,8 @@ MANY_SLEEPS = 60
 @rule(
     "oversleeping-thread",
     "ranks",
-    summary="A background thread that wakes up later than it asked, so that all ranks wait for it.",
-    fix="",
+    summary="A background thread wakes up late, and all ranks wait for it.",
+    fix="Give the background thread its own core (dltune plan allreduce).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     late = [
@@ -37,11 +37,12 @@ def find(seen: Seen) -> Iterator[Finding]:
     p95, rank, cycles, slept = max(late, key=lambda one: one[0])
     yield Finding(
         cause="oversleeping-thread",
-        title=f"the background thread of {names([one[1] for one in late])} oversleeps: one sleep in "
-        f"twenty by more than {p95 * 1e3:.1f} ms",
-        evidence=f"rank {rank.rank}, {slept.samples} sleeps: it runs {(slept.median or 0) * 1e3:.2f} ms "
+        title=f"the background thread of {names([one[1] for one in late])} oversleeps: 5 % of its "
+        f"sleeps last more than {p95 * 1e3:.1f} ms too long",
+        evidence=f"rank {rank.rank}, {slept.samples} sleeps: it wakes up "
+        f"{(slept.median or 0) * 1e3:.2f} ms "
         f"late at the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
-        f"{cycles.setting * 1e3:g} ms; in the next collective all ranks wait for it",
-        fix="give the background thread a core of its own, or have all ranks sleep alike: "
+        f"{cycles.setting * 1e3:g} ms; all ranks wait for it in the next collective",
+        fix="give the background thread its own core, or let all ranks sleep at the same time: "
         "dltune plan allreduce",
     )

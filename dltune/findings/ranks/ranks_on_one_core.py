@@ -15,8 +15,8 @@ from dltune.machine import cpulist
 @rule(
     "ranks-on-one-core",
     "ranks",
-    summary="Ranks that their launcher has bound to fewer cores than their threads want.",
-    fix="",
+    summary="The launcher binds ranks to fewer cores than their threads can use.",
+    fix="Start the job without binding (mpirun --bind-to none, srun --cpu-bind=none).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that a rank's threads run or are ready to, that without a core."""
@@ -35,11 +35,13 @@ def find(seen: Seen) -> Iterator[Finding]:
         cause="ranks-on-one-core",
         title=f"{names(tight)} {'is' if len(tight) == 1 else 'are'} bound to "
         f"{'one core' if cpus == 1 else f'{cpus} CPUs'}"
-        f"{'' if len(tight) == 1 else ' each'}, and want{'s' * (len(tight) == 1)} more",
-        evidence=f"rank {worst.rank} may use CPU {', '.join(map(str, worst.cpus))} alone; its threads "
-        f"take {worst.cpu:.2f} of it and wait for {worst.queued:.2f} more",
-        fix="mpirun binds up to two ranks to a core each unless told otherwise: start it with "
-        "--bind-to none, or with a rankfile (dltune plan allreduce)"
+        f"{'' if len(tight) == 1 else ' each'}, and can use more",
+        evidence=f"rank {worst.rank} can use only CPU {', '.join(map(str, worst.cpus))}; its "
+        "threads use "
+        f"{worst.cpu:.2f} CPUs and wait for {worst.queued:.2f} more",
+        fix="start mpirun with --bind-to none, or with a rankfile (dltune plan allreduce): by "
+        "default it "
+        "binds up to two ranks to a core each"
         if worst.controller == "mpi"
         else "start the job without binding (taskset, srun --cpu-bind=none)",
         share=share,
@@ -62,10 +64,11 @@ def _one_of_few(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         cause="ranks-on-one-core",
         title=f"the launcher has bound the rank to {have} of {there} CPUs",
-        evidence=f"pid {main.pid} may use CPU {cpulist.show(main.cpus)} alone; {main.ranks} rank"
+        evidence=f"pid {main.pid} can use only CPU {cpulist.show(main.cpus)}; {main.ranks} rank"
         f"{'s' * (main.ranks > 1)} of the job on this node could have {fair:g} each",
-        fix="mpirun binds up to two ranks to a core each unless told otherwise: start it with "
-        "--bind-to none (srun: --cpu-bind=none)",
+        fix="start mpirun with --bind-to none (srun: --cpu-bind=none): by default it binds up to "
+        "two "
+        "ranks to a core each",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",

@@ -19,8 +19,8 @@ MANY = 50
 @rule(
     "small-batches",
     "ranks",
-    summary="Gradients that travel a few at a time.",
-    fix="",
+    summary="Gradients are sent a few at a time.",
+    fix="Send more gradients together (dltune plan allreduce, HOROVOD_CYCLE_TIME).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
@@ -33,9 +33,10 @@ def find(seen: Seen) -> Iterator[Finding]:
     if fused < FEW_TENSORS and each < SMALL_BATCH and len(timeline.tensors) > FEW_TENSORS:
         yield Finding(
             cause="small-batches",
-            title="gradients travel in small batches",
+            title="gradients are sent in small batches",
             evidence=f"{timeline.batches} collectives of {fused:.1f} tensors and about "
             f"{each / 1024:.0f} KiB on average, each {milliseconds(timeline.transfer.median)}",
-            fix="let more of them come together: bins in the order of the graph (dltune plan "
-            "allreduce), or a longer HOROVOD_CYCLE_TIME",
+            fix="send more gradients together: bins in the order of the graph (dltune plan "
+            "allreduce), "
+            "or a longer HOROVOD_CYCLE_TIME",
         )

@@ -21,8 +21,9 @@ SPINS, IN_USER = 0.15, 0.75
 @rule(
     "spinning-thread",
     "ranks",
-    summary="A background thread that waits by spinning, on a core that the ops want.",
-    fix="",
+    summary="A communication thread spins on a core that the ops need.",
+    fix="Let it sleep or yield (dltune plan allreduce, OMPI_MCA_mpi_yield_when_idle=1), or use "
+    "fewer intra-op threads.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: what compute threads would have run on the spinning thread's core, of the time that
@@ -36,21 +37,23 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     rank, thread = max(spinners, key=lambda one: one[1].cpu)
     starved = _starved(rank)
-    wait = f"; its compute threads wait for {starved:.2f} of a core meanwhile" if starved else ""
+    wait = f"; its compute threads wait for {starved:.2f} of a core" if starved else ""
     share = denied(rank) / rank.wanting
     yield Finding(
         cause="spinning-thread",
         title=f"the background thread of {names([one for one, _ in spinners])} spins: up to "
         f"{thread.cpu:.0%} of a core",
-        evidence=f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in user "
+        evidence=f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in "
+        "user "
         f"space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
-        fix="MPI polls while it waits for the other ranks: let dltune plan allreduce put short "
-        "sleeps in its place, or set OMPI_MCA_mpi_yield_when_idle=1"
+        fix="set OMPI_MCA_mpi_yield_when_idle=1, or let dltune plan allreduce replace MPI's "
+        "polling by "
+        "short sleeps"
         if rank.controller == "mpi"
-        else f"it adds up what ranks send, and wants a core for it: {fewer_threads(rank)}"
+        else f"{fewer_threads(rank)}: the thread adds up gradients and needs a core"
         if rank.pytorch
-        else "over gloo it looks for work all the time: longer cycles (HOROVOD_CYCLE_TIME) or "
-        "larger bins give it less to do",
+        else "use longer cycles (HOROVOD_CYCLE_TIME) or larger bins: over gloo the thread polls "
+        "for work all the time",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",
@@ -59,10 +62,10 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def fewer_threads(rank: Rank) -> str:
-    """What leaves a rank of PyTorch's part of a core beside its ops."""
+    """Return the fix that leaves part of a core free in each PyTorch rank."""
     if rank.settings.get("OMP_NUM_THREADS") == "1":
-        return "fewer ranks on the node, which have one intra-op thread each already"
-    return "one intra-op thread fewer for each rank (OMP_NUM_THREADS)"
+        return "start fewer ranks on the node (each has only one intra-op thread)"
+    return "give each rank one intra-op thread less (OMP_NUM_THREADS)"
 
 
 def spins(rank: Rank) -> bool:

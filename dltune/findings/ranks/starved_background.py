@@ -17,8 +17,8 @@ WAITS = 0.10
 @rule(
     "starved-background",
     "ranks",
-    summary="A background thread that is ready to send gradients and has no core.",
-    fix="",
+    summary="A communication thread has gradients to send but no core.",
+    fix="Give it a core, or part of one (dltune plan allreduce, HOROVOD_THREAD_AFFINITY).",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """What it costs is not told: ops may run meanwhile."""
@@ -35,12 +35,11 @@ def find(seen: Seen) -> Iterator[Finding]:
         title=f"the background thread of {names([one for one, _ in waits])} waits for a core: "
         f"up to {thread.wait:.0%} of the time",
         evidence=f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "
-        f"is ready for {thread.wait:.0%} more, {thread.involuntary:.0f} involuntary "
-        "switches/s; whoever sends gradients with it waits too",
-        fix="give it a core, or a part of one, of its own: "
-        + (
+        f"waits for a core for {thread.wait:.0%} more, {thread.involuntary:.0f} involuntary "
+        "switches/s; all ranks that exchange gradients with it wait too",
+        fix=(
             fewer_threads(rank)
             if rank.pytorch
-            else "dltune plan allreduce, or HOROVOD_THREAD_AFFINITY"
+            else "give it a core, or part of one: dltune plan allreduce, or HOROVOD_THREAD_AFFINITY"
         ),
     )

@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "timeline-recording",
     "ranks",
-    summary="What recording Horovod's timeline takes.",
-    fix="",
+    summary="Recording Horovod's timeline uses a core.",
+    fix="Switch the timeline off while you measure step times.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     report = seen.horovod
@@ -23,7 +23,9 @@ def find(seen: Seen) -> Iterator[Finding]:
             if thread.name == WRITER:
                 yield Finding(
                     cause="timeline-recording",
-                    title=f"recording the timeline takes {thread.cpu:.0%} of a core of rank {rank.rank}",
-                    evidence=f"thread {thread.tid} writes it, and asks for more without rest",
-                    fix="switch it off (HOROVOD_TIMELINE) when step times are to be measured",
+                    title=f"recording the timeline uses {thread.cpu:.0%} of a core in rank "
+                    f"{rank.rank}",
+                    evidence=f"thread {thread.tid} writes the timeline and polls for records all "
+                    "the time",
+                    fix="switch it off (HOROVOD_TIMELINE) while you measure step times",
                 )

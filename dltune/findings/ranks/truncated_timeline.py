@@ -12,8 +12,8 @@ from dltune.findings.seen import Seen
 @rule(
     "truncated-timeline",
     "ranks",
-    summary="A timeline whose writer was ended.",
-    fix="",
+    summary="Horovod's timeline ends in the middle of a record.",
+    fix="Let the job end normally; the figures cover the time before.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
@@ -21,7 +21,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             cause="truncated-timeline",
             title="the timeline ends in the middle of a record",
-            evidence=f"{timeline.path}: {timeline.events} events before it are whole, "
+            evidence=f"{timeline.path}: {timeline.events} events before it are complete, "
             f"{timeline.seconds:.1f} s",
-            fix="the job was ended while it wrote: its figures stand for the time before",
+            fix="let the job end normally; the figures cover the time before",
         )

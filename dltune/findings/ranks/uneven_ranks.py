@@ -16,8 +16,8 @@ UNEVEN, IDLE = 1.3, 0.05
 @rule(
     "uneven-ranks",
     "ranks",
-    summary="A rank that works more than the others, which wait for it in every step.",
-    fix="",
+    summary="One rank has more work than the others, which wait for it in each step.",
+    fix="Give ranks equal batches and cores, and keep extra work of rank 0 short.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of a step as long as the busiest rank's work, what even parts would save."""
@@ -36,10 +36,11 @@ def find(seen: Seen) -> Iterator[Finding]:
         share = 1 - statistics.fmean(compute.values()) / compute[most]
         yield Finding(
             cause="uneven-ranks",
-            title=f"rank {most} works more than the others",
-            evidence=f"its threads that compute, read and run Python use {compute[most]:.2f} cores, "
-            f"the median of ranks {middle:.2f}; the others wait for it in every step",
-            fix="give ranks equal batches and equal cores, and keep what rank 0 alone does "
+            title=f"rank {most} has more work than the others",
+            evidence=f"its threads for computation, input and Python use {compute[most]:.2f} "
+            "cores, the "
+            f"median of all ranks is {middle:.2f}; the others wait for it in each step",
+            fix="give ranks equal batches and equal cores, and keep extra work of rank 0 "
             "(logging, checkpoints) short",
             share=share,
             gain=Gain(0.0, share),

@@ -13,8 +13,8 @@ from dltune.findings.seen import Seen
 @rule(
     "unseen-background",
     "ranks",
-    summary="Ranks whose background thread was not found, so that the report cannot tell of it.",
-    fix="",
+    summary="The communication thread of a rank was not found.",
+    fix="Watch the job while it trains.",
 )
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()
@@ -26,6 +26,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             evidence="; ".join(
                 f"rank {rank.rank}: {' '.join(rank.unseen) or '?'}" for rank in without
             ),
-            fix="watch it while it trains, after "
+            fix="watch the job while it trains, after "
             + ("init_process_group" if without[0].pytorch else "hvd.init()"),
         )

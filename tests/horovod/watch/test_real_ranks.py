@@ -154,7 +154,7 @@ def test_cycles_are_those_of_the_timeline(seen):
     assert timeline is not None
     assert timeline.cycles is not None
     assert timeline.cycles.setting == pytest.approx(2e-3)
-    assert any("recording the timeline takes" in f.title for f in seen.report.findings)
+    assert any("recording the timeline uses" in f.title for f in seen.report.findings)
     if first.cycles is None:
         assert any(text.startswith("cycles and oversleep") for text in first.unseen)
         return

@@ -259,7 +259,7 @@ def test_the_rank_that_died_is_told_from_those_that_follow(library, tmp_path):
         report = document.assemble(watch, ("job",), None, False)
     assert [rank.ended for rank in report.ranks] == [1, -signal.SIGSEGV]
     told = report.findings[0]
-    assert told.title == "rank 1 failed first, the others followed"
+    assert told.title == "rank 1 failed first, and the others followed"
     assert "was ended by SIGSEGV" in told.evidence
     assert "rank 0 ended with exit code 1" in told.evidence
 
@@ -282,7 +282,7 @@ def test_a_rank_that_hangs_is_told_from_those_that_wait(library, monkeypatch, ho
     if how == "stopped":
         assert ranks[other.pid].stuck == "its process is stopped by a signal"
         assert ranks[one.pid].stuck is None
-        assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
+        assert report.findings[0].title == "rank 1 hangs, and the others wait"
     else:  # neither is within TensorFlow: no one is to blame
         assert all(rank.stuck is None for rank in ranks.values())
 

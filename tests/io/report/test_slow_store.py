@@ -122,4 +122,4 @@ def test_a_file_on_it_in_every_way(store):
     mapped = {r.advised: r for r in found.shuffled if r.method == "mmap" and not r.ahead}
     assert hinted.throughput.median > 2 * mapped[True].throughput.median
     pays = hinted.throughput.median >= WORTH * max(r.throughput.median for r in mapped.values())
-    assert pays == any("when the kernel is told" in f.title for f in document.findings)
+    assert pays == any("with hints for the next" in f.title for f in document.findings)
