@@ -12,7 +12,7 @@ from dltune.documents.io import Experiment, Io, Watch
 from dltune.io.report import tables as io_tables
 from dltune.io.report.shown import ceiling, place
 from dltune.tables import Table, columns
-from dltune.words import count, file_name, share, size
+from dltune.words import count, file_name, milliseconds, share, size
 
 if TYPE_CHECKING:
     from dltune.io.report.watch import Watch as Watching
@@ -37,7 +37,7 @@ def _watch(watch: Watch, io: Io) -> None:
     else:
         click.echo(f"{io.subject}: no data file was found in {watch.seconds:.0f} s")
     for storage in io.storage:
-        click.echo(f"{storage.mount}: {place(storage)}")
+        click.echo(f"storage of {storage.mount}: {place(storage)}")
     for file in watch.files[:FILES]:
         if file.requests:
             seen = ", ".join(f"{size(r.size)}: {r.seen} times" for r in file.requests)
@@ -63,15 +63,15 @@ def _experiment(experiment: Experiment) -> None:
         f"{experiment.path}: {experiment.format}, {size(experiment.size)}\n"
         f"each way read up to {experiment.records} records of {size(experiment.mean_size)} (mean) "
         f"in each of {experiment.repeats} rounds; {experiment.seconds:.0f} s in total\n"
-        f"pages dropped by {experiment.cold}"
+        f"page cache emptied of the file before each run by {experiment.cold}"
     )
     for table in io_tables.ways(experiment):
         tables.show(table)
     if seek := experiment.seek:
         click.echo(
             f"\nreaching record {seek.passed} by stepping from the first record: "
-            f"{seek.seconds.median:.3g} s, {seek.pages:.2f} pages touched per record; by its exact "
-            f"offset: {seek.by_offset:.2e} s"
+            f"{milliseconds(seek.seconds.median)}, {seek.pages:.2f} pages touched per record; "
+            f"by its exact offset: {milliseconds(seek.by_offset)}"
         )
     click.echo(ceiling(experiment))
 

@@ -127,7 +127,8 @@ def verify(file: Path, as_json: bool) -> None:
         click.echo(
             f"{report.path}: LMDB data version {report.version}, "
             f"pages of {report.page_size} bytes, transaction {report.txn}\n"
-            f"{report.records} records in {report.databases} databases; "
+            f"{report.records} records in {report.databases} "
+            f"database{'s' * (report.databases != 1)}; "
             f"{report.used} pages in use, {report.free} free"
             + (f", {report.lost} lost (neither in use nor free)" if report.lost else "")
         )

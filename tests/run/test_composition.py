@@ -122,7 +122,7 @@ def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     text = "\n".join(str(one) for one in there.intent())
     assert ("per-type: the framework's thread pools" in text) == ("threads" in names)
     assert ("Horovod: for 2 ranks" in text) == ("allreduce" in names)
-    assert ("/data.mdb: read-ahead hints, 4096 bytes ahead" in text) == ("io" in names)
+    assert ("/data.mdb: read-ahead hints, 4.0 KiB ahead" in text) == ("io" in names)
     announced = "\n".join(there.announced())
     assert ("2 tensors in the order tic" in text) == ("transfers" in names)
     assert ("onednn=off" in announced) == ("settings" in names)

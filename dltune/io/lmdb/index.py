@@ -217,5 +217,7 @@ def _position(names: list[bytes | None], name: bytes | None, path: Path) -> int:
     known = ", ".join(repr(n.decode(errors="replace")) for n in names if n is not None)
     raise UsageError(
         f"{path} has no database {(name or b'').decode(errors='replace')!r}",
-        remedy=f"choose from {known}" if known else "leave out the name: it has no named databases",
+        remedy=f"choose from {known}"
+        if known
+        else "leave out the name: the file has no named databases",
     )

@@ -8,6 +8,8 @@ from dltune.documents.io import Experiment, Io, Measured, Process, Thread, Watch
 from dltune.tables import Bar, Cell, Figure, Key, Table, columns
 from dltune.words import count, rate, share, size
 
+METHODS = {"mmap": "mmap", "pread": "pread", "direct": "O_DIRECT"}
+
 
 def files(io: Io, watch: Watch) -> Table:
     heads = (
@@ -43,7 +45,8 @@ def threads(watch: Watch) -> Table:
         *(">on CPU", "+>in the kernel", ">waits for a core", ">asleep in reads"),
         *(">voluntary switches/s", ">involuntary/s", ">major faults", ">minor faults"),
     )
-    title = f"threads of {count(len(watch.processes))} processes, by time asleep for storage"
+    processes = f"{len(watch.processes)} process{'es' * (len(watch.processes) != 1)}"
+    title = f"threads of {processes}, by time asleep for storage"
     return Table(title, heads, [_thread(*one) for one in found], sorted_by=4)
 
 
@@ -108,8 +111,8 @@ def ways(experiment: Experiment) -> list[Table]:
             [
                 (
                     str(run.readers),
-                    f"{run.method}, "
-                    f"{'steps over records' if run.walk == 'cursor' else 'exact offsets'}",
+                    f"{METHODS[run.method]}, "
+                    f"{'LMDB cursor' if run.walk == 'cursor' else 'exact offsets'}",
                     *speed(run.throughput),
                     _told(count, run.switches.median),
                     _told(count, run.involuntary.median),
@@ -128,7 +131,7 @@ def ways(experiment: Experiment) -> list[Table]:
             ),
             [
                 (
-                    run.method,
+                    METHODS[run.method],
                     _told(size, run.block),
                     *speed(run.throughput),
                     _told(count, run.switches.median),
@@ -145,7 +148,7 @@ def ways(experiment: Experiment) -> list[Table]:
             ),
             [
                 (
-                    run.method,
+                    METHODS[run.method],
                     "yes" if run.advised else "no",
                     str(run.ahead),
                     *speed(run.throughput),

@@ -18,6 +18,7 @@ from dltune.errors import UsageError
 from dltune.io.reader.filling import SLOTS
 from dltune.io.reader.options import PAGE, Options
 from dltune.io.reader.planned import AHEAD
+from dltune.words import rate, size
 
 NEAR = 0.95  # of the best throughput: as good
 WORTH = 1.05  # times as fast: worth a change
@@ -120,7 +121,9 @@ def _direct(found: Experiment, fits: bool, reasons: list[str]) -> bool:
         method: max((b.throughput.median for b in found.blocks if b.method == method), default=0.0)
         for method in ("pread", "direct")
     }
-    told = f"cold: {_mb(best['direct'])} with O_DIRECT, {_mb(best['pread'])} through the page cache"
+    told = (
+        f"cold: {rate(best['direct'])} with O_DIRECT, {rate(best['pread'])} through the page cache"
+    )
     if not best["direct"]:
         reasons.append("read through the page cache: the report has no measurement of O_DIRECT")
         return False
@@ -137,25 +140,25 @@ def _direct(found: Experiment, fits: bool, reasons: list[str]) -> bool:
 def _block(found: Experiment, direct: bool, reasons: list[str]) -> int:
     method = "direct" if direct else "pread"
     measured = {b.block: b.throughput.median for b in found.blocks if b.method == method}
-    aligned = {block: rate for block, rate in measured.items() if block % PAGE == 0}
+    aligned = {block: speed for block, speed in measured.items() if block % PAGE == 0}
     if not aligned:
         return Options.block
     best = max(aligned.values())
-    block = min(block for block, rate in aligned.items() if rate >= NEAR * best)
-    reasons.append(f"requests of {block} bytes: {_mb(aligned[block])} (fastest: {_mb(best)})")
+    block = min(block for block, speed in aligned.items() if speed >= NEAR * best)
+    reasons.append(f"requests of {size(block)}: {rate(aligned[block])} (fastest: {rate(best)})")
     return block
 
 
 def _gap(found: Experiment, reasons: list[str]) -> int:
     """What could be read in the time that a request takes beyond its bytes."""
     latencies = [r.latency.median for r in found.shuffled if not r.ahead and r.method == "pread"]
-    rate = found.ceiling.throughput.median
-    if not latencies or not rate:
+    speed = found.ceiling.throughput.median
+    if not latencies or not speed:
         return Options.gap
-    extra = max(0.0, min(latencies) - found.mean_size / rate)
-    gap = min(LONGEST_GAP, int(extra * rate) // PAGE * PAGE)
+    extra = max(0.0, min(latencies) - found.mean_size / speed)
+    gap = min(LONGEST_GAP, int(extra * speed) // PAGE * PAGE)
     reasons.append(
-        f"gaps of up to {gap} bytes between records are read too, because each extra request costs "
+        f"gaps of up to {size(gap)} between records are read too, because each extra request costs "
         f"{extra * 1e3:.2f} ms"
     )
     return gap
@@ -170,12 +173,12 @@ def _stagger(found: Experiment, reasons: list[str]) -> int | None:
     if not rates:
         return None
     best = max(rates.values())
-    fewest = min(readers for readers, rate in rates.items() if rate >= NEAR * best)
+    fewest = min(readers for readers, speed in rates.items() if speed >= NEAR * best)
     if rates[max(rates)] * WORTH > best:
         return None
     reasons.append(
-        f"{fewest} reader{'s' * (fewest != 1)} at a time: {_mb(best)}; {max(rates)} at a time: "
-        f"{_mb(rates[max(rates)])}"
+        f"{fewest} reader{'s' * (fewest != 1)} at a time: {rate(best)}; {max(rates)} at a time: "
+        f"{rate(rates[max(rates)])}"
     )
     return fewest
 
@@ -188,12 +191,12 @@ def _ahead(found: Experiment, reasons: list[str]) -> int:
         return AHEAD
     best = max(hinted.values())
     if best < WORTH * max(plain):
-        reasons.append(f"no read-ahead hints: {_mb(best)} with them, {_mb(max(plain))} without")
+        reasons.append(f"no read-ahead hints: {rate(best)} with them, {rate(max(plain))} without")
         return 0
-    records = min(ahead for ahead, rate in hinted.items() if rate >= NEAR * best)
+    records = min(ahead for ahead, speed in hinted.items() if speed >= NEAR * best)
     reasons.append(
-        f"read-ahead hints {records} records ahead: {_mb(hinted[records])}; without hints: "
-        f"{_mb(max(plain))}"
+        f"read-ahead hints {records} records ahead: {rate(hinted[records])}; without hints: "
+        f"{rate(max(plain))}"
     )
     return max(PAGE, int(records * found.mean_size))
 
@@ -208,7 +211,3 @@ def _memory(slot: int, machine: Machine) -> int:
 
 def _fits(size: int, machine: Machine) -> bool:
     return machine.memory is not None and size <= MEMORY_SHARE * machine.memory
-
-
-def _mb(rate: float) -> str:
-    return f"{rate / 1e6:.0f} MB/s"

@@ -17,7 +17,8 @@ from dltune.documents.sections.io import Access, IoPlan
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Headline, Part, Shown, counted
-from dltune.tables import Key, Table, columns
+from dltune.tables import Figure, Key, Table, columns
+from dltune.words import size
 
 
 class IoPlanner(Planner[IoPlan]):
@@ -82,7 +83,7 @@ class _Enforced(Enforcement):
     def intent(self) -> Iterator[str]:
         for file in self._section.files:
             does = {
-                "ahead": f"read-ahead hints, {file.ahead} bytes ahead of the job",
+                "ahead": f"read-ahead hints, {size(file.ahead)} ahead of the job",
                 "whole": "read-ahead of the whole file, once",
             }
             yield f"{file.path}: {does[file.follow] if file.follow else 'no read-ahead hints'}"
@@ -110,11 +111,11 @@ def _files(section: IoPlan) -> Table:
                 Key(file.path, end=True),
                 file.access,
                 way,
-                "-" if reader is None else str(reader.block),
+                "-" if reader is None else Figure(size(reader.block), reader.block),
                 "-" if reader is None else str(reader.stagger or "all"),
-                str(file.ahead),
+                Figure(size(file.ahead), file.ahead),
                 {"ahead": "ahead of the job", "whole": "whole file"}.get(file.follow or "", "none"),
             )
         )
-    heads = ("file", "access", "reads", ">request bytes", ">readers at a time", ">hint bytes ahead")
+    heads = ("file", "access", "reads", ">request", ">readers at a time", ">hints ahead")
     return Table("planned reading", columns(*heads, "hints by dltune run"), rows)

@@ -131,7 +131,7 @@ def test_what_fits_into_memory_stays_in_the_page_cache() -> None:
     assert file.reader is not None
     assert not file.reader.direct
     assert file.reader.parallel == Options.parallel
-    assert any("stays for later epochs" in reason for reason in section.reasons)
+    assert any("stays there for later epochs" in reason for reason in section.reasons)
 
 
 def test_a_shuffled_job_cannot_be_followed() -> None:
@@ -284,7 +284,7 @@ def test_a_dry_run_tells_what_would_be_done(tmp_path: Path) -> None:
     data = database(tmp_path / "db", records=10)
     done = dltune("run", "--plan", written(tmp_path, experiment(str(data))), "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{data}: hints 1600000 bytes ahead of the job\n"
+    assert done.stdout == f"{data}: read-ahead hints, 1.5 MiB ahead of the job\n"
 
 
 def test_into_a_plan_that_exists_keeps_its_other_sections(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:
     for told in (
         "reader.block must be a multiple of 4096, above 0, got 5000",
         "reader.stagger must be at least 1, got 0",
-        "ahead must be at least 1, for hints ahead, got 0",
+        "ahead must be at least 1 for hints ahead, got 0",
     ):
         assert f"io.files ({data}).{told}" in done.stderr
 
@@ -335,7 +335,7 @@ def test_refusals(tmp_path: Path) -> None:
     report = tmp_path / "io.json"
     report.write_bytes(msgspec.json.encode(watched("mixed")))
     for arguments, told in (
-        ((report,), "access pattern is mixed"),
+        ((report,), "access pattern mixed"),
         ((report, "-o", report), "is an input of the plan"),
         ((report, "-o", "a", "--into", "b"), "both name"),
         ((tmp_path / "none.json",), "cannot read"),

@@ -113,7 +113,7 @@ def experiment(
         window=span,
         repeats=REPEATS,
         seconds=took,
-        cold="posix_fadvise(DONTNEED), checked in the page cache before each run"
+        cold="posix_fadvise(DONTNEED), checked"
         if session.confirmed
         else "posix_fadvise(DONTNEED), unchecked: this user cannot see the file's page cache",
         ceiling=ceiling,
@@ -173,8 +173,7 @@ class _Session:
         for turn in range(REPEATS):
             random.Random(turn).shuffle(order)
             for n, way in enumerate(order):
-                name = " ".join(map(str, way.kind))
-                tell(f"round {turn + 1} of {REPEATS}, way {n + 1} of {len(order)}: {name}")
+                tell(f"round {turn + 1} of {REPEATS}, way {n + 1} of {len(order)}")
                 self._run(way)
 
     def _run(self, way: Way) -> None:
