@@ -326,7 +326,7 @@ def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:
     for told in (
         "reader.block must be a multiple of 4096, above 0, got 5000",
         "reader.stagger must be at least 1, got 0",
-        "ahead must be at least 1 for hints ahead, got 0",
+        "ahead must be at least 1 (for hints ahead), got 0",
     ):
         assert f"io.files ({data}).{told}" in done.stderr
 
