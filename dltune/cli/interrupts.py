@@ -60,7 +60,7 @@ def reported() -> Iterator[None]:
         with raised():
             yield
     except Ended as ended:
-        click.echo(f"dltune: stopped by {ended}", err=True)
+        click.echo(f"dltune: ended by {ended}", err=True)
         raise SystemExit(ended.exit_code) from None
 
 

@@ -243,7 +243,7 @@ def command(
                 profile = standalone.annotated(profile)
                 file.write(profile)
         except interrupts.Ended as ended:
-            line.say(f"stopped by {ended}, together with the job; {_kept(session.profile, output)}")
+            line.say(f"ended by {ended}, together with the job; {_kept(session.profile, output)}")
             sys.exit(ended.exit_code)
         except JobFailed as failure:
             if session.profile:

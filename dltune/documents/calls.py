@@ -166,7 +166,7 @@ def faults(found: Calls) -> Iterator[str]:
             yield f"{here}.last must be at most {len(found.calls)}, got {layer.last}"
         if len(layer.inputs) != len(layer.reads):
             yield (
-                f"{here}.inputs must have {len(layer.reads)} items, one for each of reads, got "
+                f"{here}.inputs must have length {len(layer.reads)} (one for each of reads), got "
                 f"{len(layer.inputs)}"
             )
     given = [(storage, at) for at, call in enumerate(found.calls) for storage in call.gives]
@@ -174,4 +174,4 @@ def faults(found: Calls) -> Iterator[str]:
         storage < len(found.storages) and found.storages[storage].born != at
         for storage, at in given
     ):
-        yield "calls must list each storage in gives of the call where it was born"
+        yield "calls must list each storage in gives of the call that its born names"

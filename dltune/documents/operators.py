@@ -171,7 +171,7 @@ def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
         given = graph.operators[read.operator].dimensions
         if len(read.regions) != len(given):
             many = len(read.regions)
-            yield f"{at}.regions must have {len(given)} items, one for each dimension, got {many}"
+            yield f"{at}.regions must have length {len(given)} (one for each dimension), got {many}"
         for where, region in each(f"{at}.regions", read.regions):
             yield from at_least(1).of(where, region, "extent", "stride")
             yield from some_dimension.of(where, region, "of")

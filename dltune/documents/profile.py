@@ -591,7 +591,7 @@ def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
         yield from a_node.faults(f"{at}.control", *node.control)
         if node.slots and len(node.slots) != len(node.inputs):
             yield (
-                f"{at}.slots must have {len(node.inputs)} items, one for each input, got "
+                f"{at}.slots must have length {len(node.inputs)} (one for each input), got "
                 f"{len(node.slots)}"
             )
         for other, slot in zip(node.inputs, node.slots, strict=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import subprocess
 from collections.abc import Sequence
@@ -95,12 +95,11 @@ def _shown(filename: str) -> str:
     """The path below dltune's current folder or below the installed packages; else the name."""
     if match := _INSTALLED.search(filename):
         return filename[match.end() :]
-    try:
-        here = os.path.join(os.getcwd(), "")
-    except OSError:  # the folder was removed
-        here = "/"
-    inside = here != "/" and filename.startswith(here)
-    return filename.removeprefix(here) if inside else Path(filename).name
+    path = Path(filename)
+    with contextlib.suppress(OSError):  # the folder was removed
+        if path.is_relative_to(here := Path.cwd()):
+            return str(path.relative_to(here))
+    return path.name
 
 
 def calls_torch(stack: Sequence[Frame]) -> bool:

@@ -393,8 +393,8 @@ class Session:
         strangers = len(others) - len({it.process.pid for it, _ in climbing.peers})
         if strangers:
             self.notes.append(
-                f"{strangers} other processes of the job trained at the same time and were not "
-                "measured"
+                f"dltune did not measure {strangers} other process{'es' * (strangers > 1)} of the "
+                "job that trained at the same time"
             )
         self._order_case(climbing)
         for pid, process in self._processes.items():

@@ -38,8 +38,9 @@ def test_float64_through_kernels_compiled_for_less():
     assert list(found) == ["instructions"]
     assert found["instructions"].ceiling == 128e9
     assert found["instructions"].sentence == (
-        "oneDNN has no kernel for float64, and the framework's own are compiled without AVX2, "
-        "AVX512F, FMA: 128 GFLOP/s are the most here with AVX, 256 with AVX-512"
+        "oneDNN has no kernel for float64, and the framework's own kernels are compiled without "
+        "AVX2, AVX512F, FMA: the peak of this machine is 128 GFLOP/s with AVX, but 256 GFLOP/s "
+        "with AVX-512"
     )
 
 
@@ -62,7 +63,7 @@ def test_too_thin_a_shape_is_told_by_its_dimension(m, n, k):
         k: ("k", "the result"),
     }[8]
     # 256 MB at the least, so out of memory: 8 bytes at 64 GB/s are 32 operations at 256 GFLOP/s
-    assert f"{name} = 8, so that each number of {matrix} is used 8 times" in thin.sentence
+    assert f"{name} = 8, so each number of {matrix} is used only 8 times" in thin.sentence
     assert "takes as long as 32 uses" in thin.sentence
     assert thin.ceiling == pytest.approx(256e9 / (1 + 32 / 8 + 2 * 32 / 4000))
 
@@ -96,6 +97,6 @@ def test_the_sentence_of_the_op():
     cause, sentence = why(found.ops[0], found)
     assert cause == "kernel"
     assert sentence.startswith(
-        "below the roof: 50 GFLOP/s, 20% of the peak in the machine's measured roofs, float64 with "
-        "AVX-512; oneDNN has no kernel for float64"
+        "below the roofline: 50 GFLOP/s, 20% of the peak (measured, float64 with AVX-512); "
+        "oneDNN has no kernel for float64"
     )

@@ -71,7 +71,7 @@ def test_peaks_of_the_machine_s_document_come_first():
     )
     assert found.roofline.compute.rate == 400e9
     assert not found.roofline.compute.measured
-    assert found.roofline.memory.source == "the machine's document"
+    assert found.roofline.memory.source == "given in the machine file"
     (op,) = found.ops
     # 2e9 operations for 12 MB: 167 flop/byte * 50 GB/s are more than 400 GFLOP/s
     assert op.position.under == "compute"
@@ -163,10 +163,9 @@ def test_no_roof_is_lower_than_what_an_op_reached():
 def test_ceilings_are_told_by_type_and_level():
     found = list(derived.ceilings(roofed(matmul({1: 20e-3})).roofline))
     assert found == [
-        "roof, compute float: 512 GFLOP/s (from the machine's measured roofs, float32 with "
-        "AVX-512)",
-        "roof, memory: 64 GB/s (from the machine's measured roofs, out of memory)",
-        "roof, L1: 1,000 GB/s (from the machine's measured roofs, out of L1)",
-        "roof, L2: 500 GB/s (from the machine's measured roofs, out of L2)",
-        "roof, L3: 200 GB/s (from the machine's measured roofs, out of L3)",
+        "peak, compute float: 512 GFLOP/s (measured, float32 with AVX-512)",
+        "peak, memory: 64 GB/s (measured, from memory)",
+        "peak, L1: 1,000 GB/s (measured, from L1)",
+        "peak, L2: 500 GB/s (measured, from L2)",
+        "peak, L3: 200 GB/s (measured, from L3)",
     ]

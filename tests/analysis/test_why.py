@@ -35,7 +35,7 @@ def matmul(seconds, **counts):
 def test_compute_bound():
     cause, sentence = reason(matmul({1: 45e-3, 2: 25e-3}, task_clock=50e-3))
     assert cause == "compute"
-    assert sentence == ("compute bound: 80 GFLOP/s, 80% of the peak in the machine's document")
+    assert sentence == ("compute bound: 80 GFLOP/s, 80% of the peak (given in the machine file)")
 
 
 def test_compute_bound_by_what_was_measured():
@@ -48,22 +48,22 @@ def test_compute_bound_by_what_was_measured():
     sentences = {of.op.key: why(of, found) for of in found.ops}
     assert sentences[fast.key] == (
         "compute",
-        "compute bound: 100 GFLOP/s, the most that an op reached, so that the machine may do more "
-        "(MatMul on 2 threads)",
+        "compute bound: 100 GFLOP/s, the highest rate of any op, so the machine's peak can be "
+        "higher (MatMul on 2 threads)",
     )
     assert sentences[slow.key] == (
         "compute",
-        "compute bound: 80 GFLOP/s, 80% of the best that an op reached (MatMul on 2 threads)",
+        "compute bound: 80 GFLOP/s, 80% of the highest rate of any op (MatMul on 2 threads)",
     )
     cause, sentence = sentences[moving.key]
     assert cause == "memory"
-    assert sentence.endswith("(Relu on 2 threads); from caches, as they hold what it moves")
+    assert sentence.endswith("(Relu on 2 threads); its data fit into the caches")
 
 
 def test_memory_bound():
     cause, sentence = reason(relu(10 * MILLION, {1: 8e-3, 2: 5e-3}))
     assert cause == "memory"
-    assert sentence == ("memory bound: it moves 16 GB/s, 80% of the peak in the machine's document")
+    assert sentence == ("memory bound: 16 GB/s, 80% of the peak (given in the machine file)")
 
 
 def test_memory_bound_by_its_misses():
@@ -78,7 +78,7 @@ def test_fault_bound_comes_before_the_traffic_that_faults_make():
     cause, sentence = reason(op)
     assert cause == "faults"
     # 9766 * 0.5 us of 2 * 5 ms
-    assert "9766 page faults a run, about 49% of its CPU time" in sentence
+    assert "page faults: 9766 per run, about 49% of its CPU time" in sentence
     few = relu(10 * MILLION, {1: 9e-3, 2: 5e-3}, page_faults=100, task_clock=10e-3)
     assert reason(few)[0] == "memory"
 
@@ -88,34 +88,35 @@ def test_switched_out():
     cause, sentence = reason(op)
     assert cause == "switched out"
     assert sentence == (
-        "switched out: 30.0 context switches a run, and its 2 threads had a CPU for 60% of its time"
+        "switched out: 30.0 context switches per run; its 2 threads had a CPU for only "
+        "60% of the time"
     )
 
 
 @pytest.mark.parametrize(
     ("counts", "told"),
     [
-        ({"context_switches": 0.0}, "with 0.0 context switches a run"),
-        ({}, "whether they were switched out was not counted"),
+        ({"context_switches": 0.0}, "with 0.0 context switches per run"),
+        ({}, "context switches were not counted"),
     ],
 )
 def test_waits(counts, told):
     cause, sentence = reason(matmul({1: 190e-3, 2: 100e-3}, task_clock=120e-3, **counts))
     assert cause == "waits"
-    assert "2 threads had a CPU for 60%" in sentence
+    assert "2 threads had a CPU for only 60%" in sentence
     assert told in sentence
 
 
 def test_does_not_scale():
     cause, sentence = reason(matmul({1: 0.1, 2: 0.095}))
     assert cause == "scaling"
-    assert sentence == "does not scale: 2 threads make it 1.05x as fast as one"
+    assert sentence == "does not scale: 1.05x as fast with 2 threads as with one"
 
 
 def test_too_short_to_divide():
     cause, sentence = reason(relu(64, {1: 3e-6, 2: 9e-6}))
     assert cause == "scaling"
-    assert sentence.endswith("0.33x as fast as one; at 3 us it is too short to divide")
+    assert sentence.endswith("with 2 threads as with one; at 3 us it is too short to be divided")
 
 
 def test_nothing_explains_it():
@@ -123,8 +124,9 @@ def test_nothing_explains_it():
     cause, sentence = reason(op)
     assert cause == "unknown"
     assert sentence == (
-        "nothing measured explains its time: 20 GFLOP/s are 20.0% of the ceiling, 0.12 GB/s are "
-        "0.6%, its 2 threads had a CPU 100%, 3 page faults a run, 2.00x on 2 threads"
+        "unexplained by the measurements: 20 GFLOP/s (20.0% of the peak), 0.12 GB/s (0.6% of the "
+        "peak), its 2 threads had a CPU for 100% of the time, 3 page faults per run, 2.00x as "
+        "fast with 2 threads"
     )
 
 
@@ -132,9 +134,9 @@ def test_nothing_is_known():
     op = keyed("DecodeJpeg(string[])", 100, seconds={1: 1e-3})
     assert reason(op) == (
         "unknown",
-        "nothing measured explains its time: no event was counted",
+        "unexplained by the measurements: no events were counted",
     )
 
 
 def test_an_op_without_times():
-    assert "may wait for another" in reason(keyed("IteratorGetNext()"))[1]
+    assert "can wait for another" in reason(keyed("IteratorGetNext()"))[1]

@@ -45,11 +45,9 @@ def made_for(cores: int):
 def test_a_profile(capsys):
     text = shown(capsys, made_for(2), memory=Memory(2 << 20, 46 << 20), notes=("mind this",))
     lines = text.splitlines()
-    assert lines[0].startswith(
-        "step train: 12.0 ms (spread 0%) under the job's own settings, 4 ops"
-    )
+    assert lines[0].startswith("step train: 12.0 ms as found (spread 0%), 4 ops")
     assert lines[2] == "tensors: 2 MiB live between steps, 46 MiB at the peak"
-    rows = lines[lines.index("ops by time on one thread") + 2 :]
+    rows = lines[lines.index("ops by time with one thread") + 2 :]
     assert rows[0].startswith("Conv2D(xxx")
     assert "…" in rows[0]
     assert rows[0].split()[-8:] == ["8.000", "2", "shared", "2.00x", "1:", "8", "2:", "4"]
@@ -58,11 +56,11 @@ def test_a_profile(capsys):
     assert "Add(" not in text, "only the top two were asked for"
     assert "note: mind this" in text
     assert "partial" not in text
-    assert lines[-1] == "written to profile.json; next: dltune plan profile.json"
+    assert lines[-1] == "profile written to profile.json; next: dltune plan profile.json"
 
 
 def test_a_partial_profile_says_so(capsys):
-    assert "this profile is partial: it died" in shown(capsys, made_for(2), partial="it died")
+    assert "this profile is incomplete: it died" in shown(capsys, made_for(2), partial="it died")
 
 
 def test_ops_that_have_the_same_threads_always(capsys):
@@ -71,7 +69,7 @@ def test_ops_that_have_the_same_threads_always(capsys):
     kernel = msgspec.structs.replace(op("graph_0_cpp_fused_add_0", None, made.machine), own=3e-3)
     text = shown(capsys, msgspec.structs.replace(made, ops=(*made.ops, kernel)))
     lines = text.splitlines()
-    (row,) = lines[lines.index("ops by their own time") + 2 :][:1]
+    (row,) = lines[lines.index("ops by time as found") + 2 :][:1]
     assert row.split()[0].startswith("graph_0_cpp_fused_add_0(")
     assert row.split()[1:] == ["1", "30.0%", "3.000"]
     assert "IteratorGetNext" not in text
@@ -101,21 +99,21 @@ class TestProgress:
     def test_a_line_per_change(self, capsys):
         line = Line(None)
         for step in range(3):
-            line.tell(Progress("finding the training step", step))
-        line.tell(Progress("trying threads", 16, (1, "spread"), 0, 12.3))
-        line.tell(Progress("trying threads", 20, (1, "spread"), 7, 9.0))
-        line.tell(Progress("trying threads", 24, (2, "shared"), 7, 4.2))
+            line.tell(Progress("searching for the training step", step))
+        line.tell(Progress("trying thread counts", 16, (1, "spread"), 0, 12.3))
+        line.tell(Progress("trying thread counts", 20, (1, "spread"), 7, 9.0))
+        line.tell(Progress("trying thread counts", 24, (2, "shared"), 7, 4.2))
         assert capsys.readouterr().err.splitlines() == [
-            "dltune: finding the training step",
-            "dltune: trying threads, step 16, 1 thread spread, about 12 s left",
-            "dltune: trying threads, step 24, 2 threads shared, 7 ops to go, about 4 s left",
+            "dltune: searching for the training step",
+            "dltune: trying thread counts, step 16, 1 thread (spread placement), about 12 s left",
+            "dltune: trying thread counts, step 24, 2 threads (shared placement), 7 ops left, about 4 s left",
         ]
 
     def test_how_far_a_phase_has_come_is_told_after_a_while(self, capsys, monkeypatch):
         monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
         line = Line(None)
-        line.tell(Progress("finding the training step", 1))
-        line.tell(Progress("finding the training step", 2))
+        line.tell(Progress("searching for the training step", 1))
+        line.tell(Progress("searching for the training step", 2))
         assert len(capsys.readouterr().err.splitlines()) == 2
 
     def test_no_line_is_told_twice_however_long_it_is_true(self, capsys, monkeypatch):
@@ -195,7 +193,7 @@ def test_a_trace_of_pytorch(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, ["--from", str(trace), "-o", str(made), "--top", "3"])
     assert done.exit_code == 0, done.output
     assert "1.5 ms" in done.output
-    assert "PyTorch, intra-op" in done.output
+    assert "PyTorch, threads as found: intra-op" in done.output
     assert "aten::conv2d(float" in done.output
     assert f"next: dltune report {made}" in done.output
     for word in ("TensorFlow", "tf.", "Keras", "XLA"):

@@ -38,5 +38,5 @@ def test_what_is_read_is_not_written_over(
     at = names.index("--") if "--" in names else len(names)
     found = CliRunner().invoke(command, [*names[:at], "--overwrite", *names[at:]])
     assert isinstance(found.exception, UsageError)
-    assert "is both read and written" in str(found.exception)
+    assert "is both input and output" in str(found.exception)
     assert (tmp_path / "kept.json").read_text() == "{}"

@@ -77,52 +77,54 @@ def section(text, title):
 def test_a_step_s_parts_and_what_costs_the_most(show):
     text = show(made({}))
     assert "  of which ops 29 ms (58%), executor 1 ms (2%), python 20 ms (40%)" in text
-    assert "Python runs between the steps in 40% of the wall time" in text
-    assert "costs 40% of the time (20 ms of a step)" in text
-    assert "expected: at most 1.67x as fast, measured in this job" in text
-    assert "most often seen at train.py:12 (80%)" in text
+    assert "Python runs between the steps for 40% of the wall time" in text
+    assert "Cost: 40% of the time (20 ms per step)" in text
+    assert "Expected: up to 1.67x as fast (measured in this job)" in text
+    assert "most often at train.py:12 (80%)" in text
     assert "written to" not in text
 
 
 def test_without_counters_only_what_shapes_tell(show):
-    head, *rows = section(show(made({})), "these ops at their best threads")
-    assert head.split() == ["op", "GFLOP/s", "flop/B", "moves", "GB/s", "of", "roof"]
+    head, *rows = section(show(made({})), "rates of these ops at their best thread count")
+    assert head.split() == ["op", "GFLOP/s", "flop/B", "moves", "GB/s", "of", "roofline"]
     assert rows[0].split()[-5:] == ["100", "167", "0.6", "100%", "compute"]
-    assert rows[3].startswith("roof, compute: 100 GFLOP/s (the best here: _MklMatMul on 2 threads)")
+    assert rows[3].startswith("peak, compute: 100 GFLOP/s (reached by _MklMatMul on 2 threads)")
 
 
 def test_software_counters_add_their_columns(show):
-    head, *rows = section(show(made(CLOCK)), "these ops at their best threads")
+    head, *rows = section(show(made(CLOCK)), "rates of these ops at their best thread count")
     assert "IPC" not in head
     assert "LLC" not in head
-    assert head.split()[-5:] == ["faults", "switches", "CPU", "of", "roof"]
+    assert head.split()[-5:] == ["faults", "switches", "CPU", "of", "roofline"]
     assert rows[0].split()[-5:] == ["3", "0.2", "95%", "100%", "compute"]
 
 
 def test_all_columns_fit_120(show):
     text = show(made(PMU))
-    head, first, *_ = section(text, "these ops at their best threads")
+    head, first, *_ = section(text, "rates of these ops at their best thread count")
     for column in ("IPC", "LLC miss", "LLC GB/s", "faults", "switches", "CPU"):
         assert column in head
     assert "1.50" in first
     assert "10.0%" in first
-    tables = [*section(text, "ops by time on one thread"), head, first]
+    tables = [*section(text, "ops by time with one thread"), head, first]
     assert max(map(len, tables)) <= 120
 
 
 def test_counts_that_were_scaled_up_say_so(show):
     document = made(PMU)
-    assert "scaled up" not in show(document)
+    assert "extrapolated" not in show(document)
     op = document.ops[0]
     counts = tuple(msgspec.structs.replace(c, running=0.4) for c in op.times[1].counts)
     times = (op.times[0], msgspec.structs.replace(op.times[1], counts=counts))
     changed = (msgspec.structs.replace(op, times=times), *document.ops[1:])
     text = show(msgspec.structs.replace(document, ops=changed))
-    assert "counts are scaled up: the least counted one ran for 40% of the time" in text
+    assert (
+        "counts are extrapolated: at least one event was counted for only 40% of the time" in text
+    )
 
 
 def test_every_op_shown_has_its_sentence(show):
-    lines = section(show(made({}), "--top", "2"), "why they take their time")
+    lines = section(show(made({}), "--top", "2"), "reasons for these op times")
     assert len(lines) == 4
     assert lines[0].startswith("  _MklMatMul(float[1000,1000],float[1000,1000])")
     assert lines[1].startswith("      compute bound: 100 GFLOP/s")
@@ -142,14 +144,14 @@ def test_counters_tell_what_could_be_counted_and_where_it_happened(show):
     )
     text = show(made(CLOCK, counters))
     assert "counters (auto): software events, as there is no performance monitoring unit" in text
-    head, faults, clock, none, overhead = section(text, "where the events happened")
+    head, faults, clock, none, overhead = section(text, "events by place")
     assert head.split()[0] == "event"
     assert faults.split() == ["page-faults", "700", "200", "95", "1000", "99.5%"]
     assert clock.split()[-2:] == ["s", "100.0%"]
     assert none.split() == ["major-faults", "0", "0", "0", "0"]
     assert overhead == (
-        "a step with ops recorded takes 1.012x as long as a plain one "
-        "(95 % interval 0.991 to 1.030, 10 pairs)"
+        "overhead of recording ops: a step takes 1.012x as long "
+        "(95 % confidence interval 0.991 to 1.030, 10 pairs)"
     )
 
 
@@ -204,7 +206,7 @@ def test_csv_of_a_table_that_is_not_there(written):
     with pytest.raises(UsageError, match="no table 'nodes'"):
         invoke(written(machine(2)), "--csv", "nodes")
     for other in (["--json"], ["--top", "3"]):
-        with pytest.raises(UsageError, match="neither --json nor --top"):
+        with pytest.raises(UsageError, match="cannot be combined with --json or --top"):
             invoke(written(machine(2)), "--csv", "cores", *other)
     with pytest.raises(UsageError, match=r"expected 'dltune.profile/2'"):
         invoke(written(machine(2)))

@@ -61,16 +61,19 @@ def test_a_bench_of_the_first_schema(tmp_path: Path) -> None:
         ),
         (
             msgspec.structs.replace(BENCH, settings=(SETTING, SETTING)),
-            "settings must have each name once, got 'recommended' 2 times",
+            "settings must contain each name only once, got 'recommended' 2 times",
         ),
         (with_setting(intra=0), ".intra must be at least 1, got 0"),
         (
             with_setting(predicted=float("nan")),
             ".predicted must be finite and not negative, got nan",
         ),
-        (with_setting(summary=None), ".summary must be there with turns"),
-        (with_setting(turns=(TURN, TURN)), ".turns must have each round once, got 0 2 times"),
-        (with_turn(round=1), ".round must be at least 0 and below 1, the number of rounds, got 1"),
+        (with_setting(summary=None), ".summary must be null exactly when turns is empty"),
+        (
+            with_setting(turns=(TURN, TURN)),
+            ".turns must contain each round only once, got 0 2 times",
+        ),
+        (with_turn(round=1), ".round must be at least 0 and below 1 (the number of rounds), got 1"),
         (with_turn(steps=()), ".turns[0].steps must not be empty"),
         (with_turn(steps=(0.0,)), ".steps must be finite and above 0, got 0.0"),
         (with_turn(scheduling=(0.5, 1.5)), ".scheduling must be at most 1, got 1.5"),
@@ -84,5 +87,5 @@ def test_what_cannot_be_true_is_told_with_its_place(
     path = tmp_path / "bench.json"
     path.write_bytes(msgspec.json.encode(bench))
     if "nan" not in told:
-        with pytest.raises(UsageError, match="not usable"):
+        with pytest.raises(UsageError, match="is invalid"):
             load(path)

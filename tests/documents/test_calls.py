@@ -52,4 +52,6 @@ def test_faults():
     for part in ("calls[0]", "reads", "scratch", "storages[1]", "bytes", "held", "read"):
         assert part in told
     moved = replace(STEP, calls=(STEP.calls[1], STEP.calls[0], STEP.calls[2]))
-    assert list(faults(moved)) == ["calls must give out each storage where it was born"]
+    assert list(faults(moved)) == [
+        "calls must list each storage in gives of the call that its born names"
+    ]

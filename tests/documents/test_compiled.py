@@ -27,8 +27,8 @@ def test_what_cannot_be():
         "live must be finite and not negative, got -1",
         "graphs[0].runs must be at least 1, got 0",
         "graphs[0].work must be finite and not negative, got -1.0",
-        "graphs[0].rungs must be of smaller and smaller budgets, got [0.5, 1.0]",
-        "graphs[1].rungs, counted, must be at least 1, got 0",
+        "graphs[0].rungs must be in order of decreasing budget, got [0.5, 1.0]",
+        "the length of graphs[1].rungs must be at least 1, got 0",
         "graphs[2].rungs[0].budget must be between 0.0 and 1.0, got 2.0",
         "graphs[2].rungs[0].kept must be finite and not negative, got -1",
     ]

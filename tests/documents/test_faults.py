@@ -35,11 +35,11 @@ def test_a_fault_names_field_value_and_bound() -> None:
     assert above(0).of("pool", Pool(0), "cores") == ["pool.cores must be above 0, got 0"]
     assert at_least(1).of("", Pool(0), "cores") == ["cores must be at least 1, got 0"]
     assert at_most(2.0, "the median").faults("x.min", 3.0, 1.0, 4.0) == [
-        "x.min must be at most 2.0, the median, got 3.0",
-        "x.min must be at most 2.0, the median, got 4.0",
+        "x.min must be at most 2.0 (the median), got 3.0",
+        "x.min must be at most 2.0 (the median), got 4.0",
     ]
     assert index(3, "ops").faults("op", 3) == [
-        "op must be at least 0 and below 3, the number of ops, got 3"
+        "op must be at least 0 and below 3 (the number of ops), got 3"
     ]
     assert one_of(("a", "b"), "a, b").faults("kind", "c\n") == [
         "kind must be one of a, b, got 'c\\n'"
@@ -74,7 +74,7 @@ def test_what_is_empty_and_what_is_there_twice() -> None:
     assert list(empty("pool", Pool(1), "names")) == ["pool.names must not be empty"]
     assert list(empty("pool", Pool(1, names=("a",)), "names")) == []
     assert list(repeated("pools", "name", ["a", "b", "a"])) == [
-        "pools must have each name once, got 'a' 2 times"
+        "pools must contain each name only once, got 'a' 2 times"
     ]
 
 
@@ -83,4 +83,4 @@ def test_twenty_faults_are_shown_and_the_rest_counted() -> None:
     with pytest.raises(UsageError) as caught:
         refuse("file", [f"fault {number}" for number in range(23)])
     told = str(caught.value).split("\n")
-    assert (told[0], told[20], told[21]) == ("file is not usable:", "  fault 19", "  and 3 more")
+    assert (told[0], told[20], told[21]) == ("file is invalid:", "  fault 19", "  and 3 more")

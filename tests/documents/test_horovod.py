@@ -54,17 +54,17 @@ def test_a_report_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "fault"),
     [
-        ((RANK, RANK), "ranks must have each rank once, got 0 2 times"),
+        ((RANK, RANK), "ranks must contain each rank only once, got 0 2 times"),
         (
             (changed(rank=2),),
-            "ranks[0].rank must be at least 0 and below 2, the number of ranks, got 2",
+            "ranks[0].rank must be at least 0 and below 2 (the number of ranks), got 2",
         ),
         (
             (changed(local_rank=2),),
-            "local_rank must be at least 0 and below 2, the number of local ranks, got 2",
+            "local_rank must be at least 0 and below 2 (the number of local ranks), got 2",
         ),
         ((changed(cpu=-1.0),), "ranks[0].cpu must be finite and not negative, got -1.0"),
-        ((changed(background=8),), "ranks[0].background must be one of its threads, got 8"),
+        ((changed(background=8),), "ranks[0].background must be one of the tids of threads, got 8"),
         (
             (changed(threads=(msgspec.structs.replace(THREAD, cpu=-0.5),)),),
             "ranks[0].threads[0].cpu must be finite and not negative, got -0.5",
@@ -81,7 +81,13 @@ def test_faults_are_told(tmp_path, ranks, fault):
 
 def test_findings_are_checked(tmp_path):
     path = tmp_path / "horovod.json"
-    costly = Finding(cause="spinning-thread", title="it spins", evidence="27% of a core", fix="let it sleep", share=1.5)
+    costly = Finding(
+        cause="spinning-thread",
+        title="it spins",
+        evidence="27% of a core",
+        fix="let it sleep",
+        share=1.5,
+    )
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report(), findings=(costly,))))
     with pytest.raises(
         UsageError, match=r"findings\[0\] \(spinning-thread\).share must be between"

@@ -69,19 +69,19 @@ def test_a_document_survives_its_file(tmp_path):
     [
         (
             msgspec.structs.replace(DOCUMENT, watch=None),
-            "watch must be there, or experiment, and not both",
+            "exactly one of watch and experiment must be present",
         ),
         (
             msgspec.structs.replace(DOCUMENT, storage=(PLACE, PLACE)),
-            "each device once, got '254:0' 2",
+            "each device only once, got '254:0' 2",
         ),
         (
             with_file(device="8:0"),
-            ".device must be one of the storage devices of this document, got '8:0'",
+            ".device must be one of the devices in storage, got '8:0'",
         ),
         (
             with_file(processes=(8,)),
-            ".processes must be one of the processes of this document, got 8",
+            ".processes must be one of the pids in watch.processes, got 8",
         ),
         (with_file(size=-1), "watch.files[0].size must be finite and not negative, got -1"),
         (
@@ -91,15 +91,15 @@ def test_a_document_survives_its_file(tmp_path):
         (with_file(requests=(io.Request(5000, 1),)), ".size must be a power of two, got 5000"),
         (
             with_file(pattern=io.Pattern("unknown", "calls", 3, None, None, 0.0)),
-            ".source must be there for a known kind",
+            ".source must be null exactly when kind is 'unknown'",
         ),
         (
             with_watch(processes=(PROCESS, PROCESS)),
-            "watch.processes must have each pid once, got 7 2 times",
+            "watch.processes must contain each pid only once, got 7 2 times",
         ),
         (
             with_watch(processes=(msgspec.structs.replace(PROCESS, threads=(THREAD, THREAD)),)),
-            ".threads must have each tid once, got 7 2 times",
+            ".threads must contain each tid only once, got 7 2 times",
         ),
         (
             with_watch(pressure=(io.Pressure("io", "job", 1.5, None),)),

@@ -39,28 +39,28 @@ def test_a_possible_machine():
         (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus must be at least 0, got -1"),
         (
             changed(cores=(Core((0, 0), 0, 0, 0),)),
-            "cores[0].cpus must name no CPU again, got 0, which cores[0] has",
+            "cores[0].cpus must not repeat a CPU, got 0, which is also in cores[0]",
         ),
         (
             changed(cores=(Core((0, 1), 0, 0, 0), Core((2, 1), 0, 0, 0))),
-            "cores[1].cpus must name no CPU again, got 1, which cores[0] has",
+            "cores[1].cpus must not repeat a CPU, got 1, which is also in cores[0]",
         ),
         (changed(cores=(Core((0, 1), -2, 0, 0),)), "cores[0].tile must be at least 0, got -2"),
         (changed(cores=(Core((0, 1), 0, -1, 0),)), "cores[0].socket must be at least 0, got -1"),
         (changed(cores=(Core((0, 1), 0, 0, -1),)), "cores[0].numa must be at least 0, got -1"),
         (
             changed(cores=(Core((0, 1), 3, 0, 0), Core((2,), 3, 1, 0))),
-            "cores[1].tile must be of one socket, got 3 on sockets 0 (cores[0]) and 1",
+            "cores[1].tile must be within one socket, got 3 on sockets 0 (cores[0]) and 1",
         ),
         (changed(quota=0.0), "quota must be above 0, got 0.0"),
         (changed(quota=-1.0), "quota must be above 0, got -1.0"),
         (changed(shared_cache=0), "shared_cache must be above 0, got 0"),
         (changed(memory=-5), "memory must be above 0, got -5"),
-        (changed(smt_throughput=0.0), "smt_throughput must be above 0 and at most 2, the hardware"),
-        (changed(smt_throughput=2.1), "smt_throughput must be above 0 and at most 2, the hardware"),
+        (changed(smt_throughput=0.0), "smt_throughput must be above 0 and at most 2 (the hardware"),
+        (changed(smt_throughput=2.1), "smt_throughput must be above 0 and at most 2 (the hardware"),
         (
             changed(cores=(Core((0,), 0, 0, 0),)),
-            "smt_throughput must be above 0 and at most 1, the hardware",
+            "smt_throughput must be above 0 and at most 1 (the hardware",
         ),
     ],
 )
@@ -91,9 +91,12 @@ def test_a_good_file(tmp_path):
     ("text", "what"),
     [
         ("", "is empty"),
-        ("{", "is not a dltune.machine document"),
-        ('{"schema": "dltune.profile/1"}', "'dltune.profile/1' document"),
-        ('{"schema": "dltune.machine/9"}', "this dltune reads 'dltune.machine/1'"),
+        ("{", "is not a dltune.machine file"),
+        (
+            '{"schema": "dltune.profile/1"}',
+            "is a dltune.profile file, but a dltune.machine file is needed",
+        ),
+        ('{"schema": "dltune.machine/9"}', "this version of dltune reads 'dltune.machine/1'"),
         ('{"schema": "dltune.machine/1", "name": "x", "cores": [], "speed": 1}', "speed"),
     ],
 )

@@ -31,7 +31,10 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
         ({"parts": (PartTime("a", (), (2, 0), 1.0, 1.0),)}, "output must be at least 1"),
         ({"parts": (PartTime("a", ((0,),), (2,), 1.0, 1.0),)}, "inputs[0] must be at least 1"),
         ({"parts": (PartTime("a", (), (2,), 0.0, 1.0),)}, "forward must be finite and above 0"),
-        ({"parts": (PartTime("a", (), (2,), 1.0, 1.0),) * 2}, "each type with its shapes once"),
+        (
+            {"parts": (PartTime("a", (), (2,), 1.0, 1.0),) * 2},
+            "each type with its shapes only once",
+        ),
     ],
 )
 def test_times_that_cannot_be(wrong: dict[str, object], fault: str) -> None:

@@ -36,7 +36,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
         (msgspec.structs.replace(NETWORK, operators=()), "operators must not be empty"),
         (
             msgspec.structs.replace(NETWORK, operators=(DATA, DATA)),
-            "operators must have each name once, got 'data' 2 times",
+            "operators must contain each name only once, got 'data' 2 times",
         ),
         (
             msgspec.structs.replace(NETWORK, weights=(Weights("w", 0), Weights("v", 1))),
@@ -53,12 +53,12 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
         ),
         (
             with_first(dimensions=(Dimension("a", 2, "parameter"), Dimension("b", 2, "parameter"))),
-            ".dimensions must have one of kind 'parameter' at most",
+            ".dimensions must have at most one of kind 'parameter'",
         ),
         (with_first(inputs=(Input(1, ()),)), ".inputs[0].operator must be at least 0 and below 1"),
         (
             with_first(inputs=(Input(0, (Region(1),)),)),
-            ".inputs[0].regions must be 2, one for each dimension, got 1",
+            ".inputs[0].regions must have length 2 (one for each dimension), got 1",
         ),
         (
             with_first(inputs=(Input(0, (Region(1, of=2), Region(1))),)),

@@ -52,7 +52,7 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
         (with_section(small=-1.0), "threads.small must be finite and not negative, got -1.0"),
         (
             with_section(ops=(OP, OP)),
-            "threads.ops must have each key once, got 'Conv2D(f32[8])' 2 times",
+            "threads.ops must contain each key only once, got 'Conv2D(f32[8])' 2 times",
         ),
         (
             with_section(strategy="best"),
@@ -66,9 +66,9 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
         (with_op(threads=-3), f"{AT}.threads must be at least 1, got -3"),
         (
             with_op(cores=(0, 2)),
-            f"{AT}.cores must be at least 0 and below 2, the number of cores, got 2",
+            f"{AT}.cores must be at least 0 and below 2 (the number of cores), got 2",
         ),
-        (with_op(cores=(0, 0)), f"{AT}.cores must have each core once, got 0 2 times"),
+        (with_op(cores=(0, 0)), f"{AT}.cores must contain each core only once, got 0 2 times"),
         (with_op(cores=()), f"{AT}.cores must not be empty"),
         (with_op(seconds=-1.0), f"{AT}.seconds must be finite and not negative, got -1.0"),
         (

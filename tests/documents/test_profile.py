@@ -67,14 +67,14 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
         "interval must be at least 1, got 0",
         "count must be finite and not negative, got -1",
         "times[0].threads must be at least 1, got 0",
-        ".min must be at most 0.0, the median, got ",
+        ".min must be at most 0.0 (the median), got ",
         ".own must be finite and not negative, got -1.0",
-        "ops must have each key once, got ",
-        "steps must have each signature once, got ",
+        "ops must contain each key only once, got ",
+        "steps must contain each signature only once, got ",
         ".op must be at least 0 and below ",
         ".inputs must be at least 0 and below ",
         ".repeats must be finite and not negative, got -1.0",
-        ".end must be at least 2.0, its start, got 1.0",
+        ".end must be at least 2.0 (the start), got 1.0",
         "steps[0].share must be between 0 and 1, got 2.0",
         "steps[1].executions must be at least 0, got -1",
     ):
@@ -85,11 +85,11 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
     ("data", "told"),
     [
         (b"", "is empty"),
-        (b"{", "is not a dltune.profile document"),
-        (b'{"schema": "dltune.profile/3"}', "this dltune reads"),
+        (b"{", "is not a dltune.profile file"),
+        (b'{"schema": "dltune.profile/3"}', "this version of dltune reads"),
         (b'{"schema": "dltune.profile/2"}', "missing required field"),
         (b'{"schema": "dltune.profile/1", "tensorflow": "2.16"}', "required field"),
-        (b'{"schema": "dltune.plan/1"}', "is a 'dltune.plan/1' document"),
+        (b'{"schema": "dltune.plan/1"}', "is a dltune.plan file"),
         (b'{"schema": "dltune.profile/1"}', "missing required field"),
         (b"\x1f\x8bxx", "damaged gzip"),
     ],
@@ -113,7 +113,9 @@ def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> No
     twice = (Choice("onednn", "on"), Choice("onednn", "off"))
     section = SettingsPlan(("python",), twice, "rounding", None, None, (), (), 1.0, None)
     (fault,) = check(msgspec.structs.replace(profile, under=section))
-    assert fault == "under.settings.chosen must have each setting once, got 'onednn' 2 times"
+    assert (
+        fault == "under.settings.chosen must contain each setting only once, got 'onednn' 2 times"
+    )
 
 
 def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
@@ -152,9 +154,9 @@ def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:
     faults = check(replace(profile, steps=(replace(step, nodes=tuple(nodes)),)))
     assert [fault.split(").", 1)[1] for fault in faults] == [
         "outputs[0].bytes must be finite and not negative, got -4",
-        "slots must be at least 0 and below 1, the number of outputs of nodes[0], got 3",
-        "outputs[0].alias must be at least 0 and below 1, the number of inputs, got 1",
-        "slots must be 1, one an input, got 2",
+        "slots must be at least 0 and below 1 (the number of outputs of nodes[0]), got 3",
+        "outputs[0].alias must be at least 0 and below 1 (the number of inputs), got 1",
+        "slots must have length 1 (one for each input), got 2",
     ]
 
 
@@ -190,9 +192,9 @@ def test_faults_of_peers_and_links(tmp_path: Path) -> None:
     broken = msgspec.structs.replace(profile, peers=(peer, peer), links=(link, wrong))
     told = "; ".join(check(broken))
     for part in (
-        "peers must have each task and signature once",
+        "peers must contain each task and signature only once",
         "peers[0].executions must be at least 0, got -1",
-        "links must have each link once",
+        "links must contain each link only once",
         "links[1].bandwidth must be finite and above 0, got -1.0",
         "links[1].fit must be",
     ):

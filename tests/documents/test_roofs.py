@@ -43,11 +43,11 @@ def test_roofs_without_fault():
         ({"unsettled": -1}, "unsettled must be at least 0, got -1"),
         (
             {"peaks": (Peak("int8", "AMX", 1, 3, 2.0, 1.0, 1),)},
-            "peaks[0].cores must be at most 2, the cores there are, got 3",
+            "peaks[0].cores must be at most 2 (the number of cores), got 3",
         ),
         (
             {"peaks": (Peak("int8", "AMX", 1, 2, 1.0, 2.0, 1),)},
-            "peaks[0].median must be at most 1.0, the rate, got 2.0",
+            "peaks[0].median must be at most 1.0 (the rate), got 2.0",
         ),
         (
             {"bandwidths": (Bandwidth("L1", "read", 0, 2, 1.0, 1.0, 1),)},
@@ -55,7 +55,7 @@ def test_roofs_without_fault():
         ),
         (
             {"bandwidths": (Bandwidth("L1", "read", 8, 2, 1.0, 1.0, 1),) * 2},
-            "bandwidths must have each case once, got 'L1 read on 2 cores' 2 times",
+            "bandwidths must contain each case only once, got 'L1 read on 2 cores' 2 times",
         ),
     ],
 )

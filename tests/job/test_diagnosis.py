@@ -41,17 +41,23 @@ def steps(seconds: float, times: int = 5):
 
 
 CASES = {
-    "no Python": (seen(python=False), "no Python of the job reported in"),
-    "no TensorFlow": (seen(), "the job never imported TensorFlow"),
+    "no Python": (seen(python=False), "dltune could not attach to the job"),
+    "no TensorFlow": (seen(), "the job neither imported TensorFlow"),
     "too old": (seen(FAILED), "TensorFlow 2.15.0 is too old"),
-    "XLA": (seen(with_report(5.0, 0.1)), "compiled by XLA"),
-    "XLA in part": (seen(record([graph(0, TRAINING, xla=True)], steps(0.1))), "compiled by XLA"),
+    "XLA": (seen(with_report(5.0, 0.1)), "XLA compiles the job's step"),
+    "XLA in part": (
+        seen(record([graph(0, TRAINING, xla=True)], steps(0.1))),
+        "XLA compiles the job's step",
+    ),
     "eager": (seen(with_report(0.0, 5.0)), "eagerly"),
     "accelerator": (
         seen(record([graph(0, TRAINING, device="/device:GPU:0")])),
         "runs on an accelerator",
     ),
-    "too short": (seen(record([graph(0, TRAINING)])), "before a training step had run"),
+    "too short": (
+        seen(record([graph(0, TRAINING)])),
+        "before dltune could measure enough training steps",
+    ),
 }
 
 
@@ -131,7 +137,7 @@ class TestWhileTheJobRuns:
 def test_a_job_in_which_no_step_of_training_ends():
     """As one that waits for its first batch."""
     assert none_found(seen(), long=False) is None
-    assert str(none_found(seen(), long=True)).startswith("no step of training has come to its end")
+    assert str(none_found(seen(), long=True)).startswith("the job has not finished a training step")
 
 
 def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatch):
@@ -144,7 +150,7 @@ def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatc
     assert crash_of(sightings, 0) is None
     error = crash_of(sightings, KILLED)
     assert error is not None
-    assert "for want of memory in its control group, which may take 2048 MiB" in str(error)
+    assert "control group ran out of memory, which is limited to 2048 MiB" in str(error)
     assert "--largest-batch" in (error.remedy or "")
     assert error.exit_code == KILLED
     assert why_no_step(sightings, KILLED) is not None

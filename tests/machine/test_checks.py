@@ -34,7 +34,7 @@ def test_a_whole_machine_is_ok(xeon):
     assert {check.state for check in checks} == {"ok"}
     assert [check.remedy for check in checks] == [None] * 5
     assert checks[0].found.startswith("16 cores (CPU 0-31) of 16 on Intel(R) Xeon(R) Gold;")
-    assert checks[2].found == "2 hardware threads a core on 16 cores"
+    assert checks[2].found == "2 hardware threads per core on 16 cores"
     assert checks[3].found == "2 tiles of 8 cores sharing 24.75 MiB on 2 sockets"
     assert checks[4].found == "2 nodes (0-1)"
 
@@ -48,7 +48,7 @@ def test_a_container(epyc):
     assert "affinity mask 0-15, cgroup cpuset 2-3" in cores.allowed(survey).found
     quota = cores.quota(survey)
     assert quota.state == "limited"
-    assert "1.5 CPUs of time for 2 cores" in quota.found
+    assert "a quota of 1.5 CPUs on 2 cores" in quota.found
     assert "--cores 1)" in quota.remedy
 
 
@@ -56,7 +56,7 @@ def test_one_core_leaves_nothing_to_choose(epyc):
     epyc.write("proc/self/status", "Cpus_allowed_list:\t5")
     check = cores.allowed(topology.survey(epyc.root))
     assert check.state == "limited"
-    assert check.remedy == "allow the job more cores"
+    assert check.remedy == "give the job more cores (taskset, or the container's cpuset)"
 
 
 def test_a_quota_as_large_as_the_machine_is_no_limit(epyc):
@@ -69,7 +69,7 @@ def test_siblings_that_are_not_allowed_are_told(xeon):
     xeon.write("proc/self/status", "Cpus_allowed_list:\t0,2")
     check = cores.smt(topology.survey(xeon.root), xeon.root)
     assert check.state == "limited"
-    assert check.remedy == "allow CPU 16,18 too"
+    assert check.remedy == "add CPU 16,18 to the affinity mask or the cpuset"
 
 
 def test_smt_that_is_switched_off(epyc):
@@ -85,7 +85,7 @@ def test_what_a_hypervisor_hides_is_told(tree):
     survey = topology.survey(tree.root)
     checks = [cores.allowed(survey), cores.tiles(survey), cores.numa(survey)]
     assert {check.state for check in checks} == {"limited"}
-    for check, word in zip(checks, ("each is taken as a core", "cache", "NUMA"), strict=True):
+    for check, word in zip(checks, ("counts each as a core", "cache", "NUMA"), strict=True):
         assert word in check.found
         assert check.remedy == cores.TELL_TOPOLOGY
 
@@ -252,7 +252,7 @@ def test_a_tensorflow_that_no_distribution_owns(environment, monkeypatch):
     environment(None, "")
     check = tensorflow.tensorflow(tensorflow.installed())
     assert check.state == "limited"
-    assert "version not told" in check.found
+    assert "unknown version" in check.found
 
 
 def test_no_tensorflow(monkeypatch):
@@ -284,16 +284,16 @@ def test_pytorch_is_found_without_importing_it(torch):
     torch("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n")
     check = pytorch.pytorch(None, 4)
     assert (check.state, check.remedy) == ("ok", None)
-    assert check.found == "2.13.0+cpu, CPU build, OpenMP by libgomp.so.1"
+    assert check.found == "2.13.0+cpu, CPU build, OpenMP: libgomp.so.1"
     assert "torch" not in sys.modules
 
 
 def test_pytorch_under_a_quota(torch):
     torch("__version__ = '2.6.0'\ncuda: Optional[str] = '12.4'\n")
     check = pytorch.pytorch(1.5, 4)
-    assert (check.state, check.remedy) == ("limited", "OMP_NUM_THREADS=2")
+    assert (check.state, check.remedy) == ("limited", "set OMP_NUM_THREADS=2 for the job")
     assert "2.6.0, GPU build" in check.found
-    assert "4 threads, and knows nothing of the quota of 1.5 CPUs" in check.found
+    assert "it ignores the quota of 1.5 CPUs and starts 4 threads per op" in check.found
     assert pytorch.pytorch(4.0, 4).state == "ok"
 
 

@@ -136,7 +136,7 @@ def test_impossible_thread_counts(threads):
 
 
 def test_too_few_free_cores():
-    with pytest.raises(UsageError, match="3 threads do not fit the 2 free cores"):
+    with pytest.raises(UsageError, match="thread count 3 exceeds the 2 free cores"):
         cores_for(KNL, 3, "spread", among={1, 2})
 
 

@@ -44,8 +44,11 @@ def test_slurm_gives_way_to_what_it_starts_on_each_node() -> None:
     [
         ({"RANK": "1"}, "RANK=1"),
         ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "no such rank"),
-        ({"RANK": "1", "WORLD_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}, "two ranks"),
+        (
+            {"RANK": "2", "WORLD_SIZE": "2"},
+            "the rank must be at least 0 and below the number of ranks",
+        ),
+        ({"RANK": "1", "WORLD_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"}, "two different ranks"),
     ],
 )
 def test_what_cannot_be_is_told(environ: dict[str, str], told: str) -> None:

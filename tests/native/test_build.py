@@ -50,7 +50,9 @@ def test_a_unit_that_does_not_compile_is_told_and_nothing_is_left(
     tmp_path: Path, cache: Path
 ) -> None:
     sources = units(tmp_path, {"good": "1", "bad": "nothing_of_that_name", "fine": "2"})
-    with pytest.raises(BuildError, match=r"(?s)ended with 1.*nothing_of_that_name.*the whole log"):
+    with pytest.raises(
+        BuildError, match=r"(?s)failed with exit code 1.*nothing_of_that_name.*the whole log"
+    ):
         library("example", sources)
     lock, log = sorted(cache.iterdir(), key=lambda path: path.suffix == ".log")
     assert (lock.suffix, log.suffix) == (".lock", ".log")

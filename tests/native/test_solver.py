@@ -32,7 +32,7 @@ def test_what_it_gives_comes_back_whatever_is_printed():
 
 
 def test_a_process_that_dies_is_told():
-    with pytest.raises(SolverFailed, match=r"^the solver was ended by SIGABRT$"):
+    with pytest.raises(SolverFailed, match=r"^the solver was killed by SIGABRT$"):
         solver.run(os.abort, limit=LIMIT)
     with pytest.raises(SolverFailed, match=r"^the solver ended with exit code 3$"):
         solver.run(os._exit, 3, limit=LIMIT)
@@ -48,7 +48,7 @@ def test_one_that_cannot_be_started_is_told(monkeypatch, tmp_path):
 
 def test_it_is_ended_after_its_time(monkeypatch):
     monkeypatch.setattr(solver, "GRACE", 0.0)
-    with pytest.raises(SolverFailed, match="did not end within its 1 s"):
+    with pytest.raises(SolverFailed, match="exceeded its limit of 1 s"):
         solver.run(time.sleep, 600, limit=1.0)
 
 

@@ -91,4 +91,4 @@ def test_without_the_time_for_it_only_what_grew_much_is_told(grew, told):
         again = looked_at_again(seen, job, WATCHED - 1, lambda _: None)
     assert again.main == msgspec.structs.replace(seen.main, growth=told and told * MIB)
     assert again == unsettled(seen)
-    assert (told is None) is any("it did by 120 MiB a minute" in one for one in again.unseen)
+    assert (told is None) is any("memory grew by 120 MiB per minute" in one for one in again.unseen)

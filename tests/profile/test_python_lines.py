@@ -56,9 +56,9 @@ def test_what_is_not_the_jobs_own_is_passed_over(filename):
 def test_a_job_that_is_an_installed_package_has_its_own_lines():
     package = Frame("fit", f"{SITE}/recommender/fit.py", 7)
     runpy = Frame("_run_code", "/usr/lib/python3.11/runpy.py", 88)
-    assert own_line([EXECUTE, FUNCTION, package, runpy]) == "fit.py:7 (fit)"
+    assert own_line([EXECUTE, FUNCTION, package, runpy]) == "recommender/fit.py:7 (fit)"
     command = Frame("<module>", "/env/bin/pykeen", 8)
-    assert own_line([EXECUTE, FUNCTION, package, command]) == "fit.py:7 (fit)"
+    assert own_line([EXECUTE, FUNCTION, package, command]) == "recommender/fit.py:7 (fit)"
     assert own_line([EXECUTE, command]) == "pykeen:8 (<module>)"  # or a script of the job's
     assert own_line([EXECUTE, runpy]) is None
     assert own_line([]) is None
@@ -146,7 +146,7 @@ def test_a_job_that_has_ended_already(job):
     looking = PythonLines(job.pid, 0.01, looks=3)
     looking.start()
     assert finished(looking).lines() == ()
-    assert looking.why == "the job's process ended before py-spy could look at it"
+    assert looking.why == "the job's process ended before py-spy could sample it"
 
 
 @needs_py_spy
@@ -162,7 +162,7 @@ def test_a_process_that_is_no_python():
 def test_before_the_first_look(job):
     looking = PythonLines(job.pid, 1000)
     assert looking.lines() == ()
-    assert looking.why == "py-spy has not looked at the job yet"
+    assert looking.why == "py-spy has not sampled the job yet"
 
 
 @needs_py_spy
@@ -173,7 +173,7 @@ def test_a_main_thread_without_python(job, monkeypatch):
     monkeypatch.setattr(python_lines, "stacks", others)
     looking = PythonLines(job.pid, 0.01, looks=2)
     looking.start()
-    assert finished(looking).why == "py-spy did not find the main thread's Python stack"
+    assert finished(looking).why == "py-spy did not find the Python stack of the main thread"
 
 
 def test_without_py_spy(tmp_path, monkeypatch):
@@ -198,11 +198,11 @@ def stand_in(path: Path, script: str) -> None:
     [
         (
             "echo 'Error: Permission Denied: Try running again with sudo' >&2; exit 1",
-            "py-spy may not read the job's memory: permission denied",
+            "py-spy is not permitted to read the job's memory: permission denied",
         ),
-        ("exit 3", "py-spy failed: it gave no reason"),
-        ("echo not JSON", "this py-spy tells stacks in a form that dltune cannot read"),
-        ("exec sleep 60", "py-spy took longer than 0 s for a look"),
+        ("exit 3", "py-spy failed: no error message"),
+        ("echo not JSON", "dltune cannot parse the output of this version of py-spy"),
+        ("exec sleep 60", "py-spy took longer than 0 s for a sample"),
     ],
 )
 @needs_py_spy

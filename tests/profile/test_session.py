@@ -242,7 +242,7 @@ def test_a_job_that_goes_on_to_another_model_is_given_up(monkeypatch, clock, tim
         raise AssertionError("it is waited for")
 
     found = profiling.run(story())
-    assert (found.partial or "").startswith("the step that was measured did not run for 60")
+    assert (found.partial or "").startswith("the measured step did not run for 60")
 
 
 def test_a_function_that_is_traced_for_each_epoch_is_one_step():
@@ -272,7 +272,7 @@ def test_the_process_that_trains_is_measured_and_the_others_are_told_of():
 
     found = profiling.run(story())
     assert [step.signature for step in found.steps] == ["-".join(TRAINING)]
-    assert "1 more process" in found.notes[0]
+    assert "1 other process of the job" in found.notes[0]
     assert not any(line.startswith("target") for line in helper.heard)
 
 
@@ -304,7 +304,7 @@ def test_a_job_that_ends_early_leaves_a_partial_profile(steps):
         yield from forever(profiling.process, 0, times=steps)
 
     found = profiling.run(story(), 3)
-    assert found.partial == "the job ended (exit code 3) before all was measured"
+    assert found.partial == "the job ended (exit code 3) before the measurement was complete"
     assert profiling.kept[-1] == found
     assert not check(found)
     assert found.steps[0].executions >= 1
@@ -317,7 +317,7 @@ def test_a_job_that_ends_before_a_step_repeats_has_no_profile():
         yield from profiling.process.show(graph(0, TRAINING))
         yield from forever(profiling.process, 0, times=1)
 
-    with pytest.raises(UsageError, match="before a training step had run"):
+    with pytest.raises(UsageError, match="before dltune could measure enough training steps"):
         profiling.run(story())
     assert not profiling.kept
 
@@ -357,8 +357,8 @@ def test_every_case_is_kept_as_it_ends():
 
     profiling.run(story())
     kept = [p.partial for p in profiling.kept]
-    climbing = kept.count("the climb is not over")
-    assert kept[:climbing] == ["the climb is not over"] * climbing
+    climbing = kept.count("not all thread counts have been measured")
+    assert kept[:climbing] == ["not all thread counts have been measured"] * climbing
     assert 0 < climbing < len(kept)
     assert set(kept[climbing:]) == {None}
 
@@ -383,7 +383,7 @@ def test_a_job_that_stands_still_is_said_to(monkeypatch):
 
     with pytest.raises(JobFailed):
         profiling.run(story(), 1)
-    assert "but nothing has run for 0 s" in profiling.progress[-1].phase
+    assert "but no op has run for 0 s" in profiling.progress[-1].phase
 
 
 def test_progress_shows_no_case_before_the_climb_and_a_time_left_in_it():
@@ -395,8 +395,8 @@ def test_progress_shows_no_case_before_the_climb_and_a_time_left_in_it():
         yield from forever(profiling.process, 0)
 
     profiling.run(story())
-    finding = [p for p in profiling.progress if p.phase != "trying threads"]
-    climbing = [p for p in profiling.progress if p.phase == "trying threads"]
+    finding = [p for p in profiling.progress if p.phase != "trying thread counts"]
+    climbing = [p for p in profiling.progress if p.phase == "trying thread counts"]
     assert finding
     assert all(p.case is None and p.left is None for p in finding)
     assert all(p.case is not None and p.left is not None and p.left >= 0 for p in climbing)

@@ -145,7 +145,7 @@ def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
     yield from at_most(section.ranks, "the total number of ranks").of(here, section, "local")
     if section.cores is not None and len(section.cores) != section.local:
         yield (
-            f"{here}.cores must have {section.local} items, one for each local rank, got "
+            f"{here}.cores must have length {section.local} (one for each local rank), got "
             f"{len(section.cores)}"
         )
     for at, rank in each(f"{here}.cores", section.cores or ()):
@@ -171,7 +171,7 @@ def _order_faults(here: str, order: Order) -> Iterator[str]:
     gradients = len(order.shapes)
     if len(order.dtypes) != gradients:
         yield (
-            f"{here}.dtypes must have {gradients} items, one for each shape, got "
+            f"{here}.dtypes must have length {gradients} (one for each shape), got "
             f"{len(order.dtypes)}"
         )
     for at, bin_ in each(f"{here}.bins", order.bins):

@@ -143,7 +143,7 @@ def faults(section: Parallelism) -> Iterator[str]:
         yield f"{here}.mesh must not be empty for {section.consumer}"
     if section.hosts:
         yield from Bound(
-            f"{len(section.devices)} names, one for each device",
+            f"of length {len(section.devices)} (one for each device)",
             lambda hosts: len(hosts) == len(section.devices),
         ).of(here, section, "hosts")
     yield from empty(here, section, "devices", "operators")
@@ -156,13 +156,14 @@ def faults(section: Parallelism) -> Iterator[str]:
         yield from a_device.faults(f"{at}.devices", *one.devices)
         if len(one.degrees) != len(one.dimensions):
             yield (
-                f"{at}.degrees must have {len(one.dimensions)} items, one for each dimension, got "
+                f"{at}.degrees must have length {len(one.dimensions)} (one for each dimension), "
+                "got "
                 f"{len(one.degrees)}"
             )
         if len(one.devices) != math.prod(one.degrees) * one.replicas:
             yield (
-                f"{at}.devices must have {math.prod(one.degrees) * one.replicas} items, one for "
-                f"each part and replica, got {len(one.devices)}"
+                f"{at}.devices must have length {math.prod(one.degrees) * one.replicas} (one for "
+                f"each part and replica), got {len(one.devices)}"
             )
         a_dimension = index(len(one.dimensions), "dimensions")
         yield from a_dimension.of(at, one, "parameter")
@@ -173,4 +174,6 @@ def faults(section: Parallelism) -> Iterator[str]:
 
 
 def _as_many(count: int) -> Bound:
-    return Bound(f"{count} items, one for each axis of the mesh", lambda axes: len(axes) == count)
+    return Bound(
+        f"of length {count} (one for each axis of the mesh)", lambda axes: len(axes) == count
+    )

@@ -299,4 +299,4 @@ def _names(folder: Path) -> list[str]:
 def _nearest(wanted: str, known: Iterable[str]) -> str:
     names: Mapping[str, str] = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wanted.lower(), names, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(names[name] for name in found)}?" if found else ""
+    return f"; did you mean {', '.join(names[name] for name in found)}?" if found else ""

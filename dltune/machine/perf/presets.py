@@ -120,7 +120,7 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
     for item in filter(None, items):
         try:
             found[names.parse(item, root)] = None
-        except UsageError as error:
+        except UsageError:
             near = difflib.get_close_matches(item, ["auto", *PRESETS], n=1)
             if item in PRESETS or item == "auto":
                 raise UsageError(

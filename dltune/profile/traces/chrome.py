@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from dltune.documents.files import NOT_JSON, content
+from dltune.documents.files import NOT_JSON, content, located
 from dltune.errors import UsageError
 
 # events and their arguments: they may stand in few bytes, and each takes some 200 of memory
@@ -44,7 +44,7 @@ def arguments(event: Event, kind: type[_Arguments], source: str) -> _Arguments:
         return msgspec.json.decode(event.args, type=kind)
     except NOT_JSON as error:
         raise UsageError(
-            f"{source}: the arguments of event {event.name!r} cannot be read: {error}",
+            f"{source}: the arguments of event {event.name!r} cannot be read: {located(error)}",
             remedy="record the trace again",
         ) from None
 

@@ -38,26 +38,35 @@ def test_sections_that_can_be() -> None:
         ({"seconds": -1.0}, "parallelism.seconds must be finite and not negative, got -1.0"),
         ({"searched": float("inf")}, "parallelism.searched must be finite"),
         ({"batch": 0}, "parallelism.batch must be at least 1, got 0"),
-        ({"devices": ("x", "x")}, "parallelism.devices must have each name once, got 'x' 2 times"),
+        (
+            {"devices": ("x", "x")},
+            "parallelism.devices must contain each name only once, got 'x' 2 times",
+        ),
         ({"baselines": (Baseline("b", -1.0, 0.0, 0),)}, ".baselines[0] (b).seconds must be finite"),
-        ({"baselines": (Baseline("b", 1.0, 0.0, 0),) * 2}, "must have each name once, got 'b' 2"),
-        ({"mesh": (2,)}, ".axes must be 1, one for each axis of the mesh, got ()"),
-        ({"mesh": (4,)}, "parallelism.mesh must be of its 2 devices, got (4,)"),
+        (
+            {"baselines": (Baseline("b", 1.0, 0.0, 0),) * 2},
+            "must contain each name only once, got 'b' 2",
+        ),
+        ({"mesh": (2,)}, ".axes must be of length 1 (one for each axis of the mesh), got ()"),
+        ({"mesh": (4,)}, "parallelism.mesh must multiply to 2 (the number of devices), got (4,)"),
         ({"consumer": "jax"}, "parallelism.mesh must not be empty for jax"),
-        ({"hosts": ("h",)}, "parallelism.hosts must be 2, one for each device"),
+        ({"hosts": ("h",)}, "parallelism.hosts must be of length 2 (one for each device)"),
         ({"operators": ()}, "parallelism.operators must not be empty"),
-        ({"operators": (ONE, ONE)}, "parallelism.operators must have each name once, got 'a' 2"),
+        (
+            {"operators": (ONE, ONE)},
+            "parallelism.operators must contain each name only once, got 'a' 2",
+        ),
         (
             {"operators": (msgspec.structs.replace(ONE, devices=(0, 2)),)},
             ".devices must be at least 0 and below 2",
         ),
         (
             {"operators": (msgspec.structs.replace(ONE, devices=(0,)),)},
-            ".devices must be one for each part and replica, got 1",
+            ".devices must have length 2 (one for each part and replica), got 1",
         ),
         (
             {"operators": (msgspec.structs.replace(ONE, degrees=(2,)),)},
-            ".degrees must be 2, one for each dimension",
+            ".degrees must have length 2 (one for each dimension)",
         ),
         (
             {"operators": (msgspec.structs.replace(ONE, parameter=2),)},

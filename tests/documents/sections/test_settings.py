@@ -36,11 +36,11 @@ def test_a_good_section() -> None:
         (measured(rounds=0), "whole.rounds must be at least 1, got 0"),
         (measured(ratio=-0.1), "whole.ratio must be finite and not negative, got -0.1"),
         (measured(confidence=1.0), "whole.confidence must be above 0 and below 1, got 1.0"),
-        (measured(high=0.7), "whole.high must be at least 0.8, the low end, got 0.7"),
+        (measured(high=0.7), "whole.high must be at least 0.8 (the low end), got 0.7"),
         (effect(choices=()), "effects[0].choices must not be empty"),
         (
             effect(measured=None),
-            "effects[0].verdict must rest on what was measured, got 'helps' without",
+            "effects[0].verdict 'helps' needs a measurement, but measured is null",
         ),
     ],
 )

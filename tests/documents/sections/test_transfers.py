@@ -26,18 +26,18 @@ def test_a_section_that_can_be() -> None:
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        (Transfers("tic", ()), "transfers.receivers must be at least one, got none"),
+        (Transfers("tic", ()), "transfers.receivers must not be empty"),
         (
             Transfers("tic", (Receiver(WORKER, "a", (SENT,)),), window=0),
             "transfers.window must be at least 1, got 0",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (SENT, SENT)),)),
-            f"transfers.receivers[0] ({WORKER}).transfers must have each tensor once, got 'w'",
+            f"[0] ({WORKER}).transfers must contain each tensor only once, got 'w'",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", ()), Receiver(WORKER, "b", ()))),
-            "transfers.receivers must have each task once, got",
+            "transfers.receivers must contain each task only once, got",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (Transfer("", SERVER, -1, None),)),)),
@@ -45,17 +45,17 @@ def test_a_section_that_can_be() -> None:
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (Transfer("w", "", 1, None),)),)),
-            ".transfers[0] (w).sender must be a name that can be printed, got ''",
+            ".transfers[0] (w).sender must be a printable name, got ''",
         ),
         (
             Transfers("tic", (Receiver(WORKER, "a", (Transfer("w\tv", SERVER, 1, None),)),)),
-            ".tensor must be a name that can be printed, got",
+            ".tensor must be a printable name, got",
         ),
         (
             Transfers(
                 "tic", (Receiver(WORKER, "a", (), 0.0, 1.0, (Prediction("tac", 1.0, 0.0),)),)
             ),
-            ".predictions must have none first, and tic, got ['tac']",
+            ".predictions must start with 'none' and contain 'tic', got ['tac']",
         ),
         (
             Transfers(

@@ -50,7 +50,7 @@ def test_any_other_bytes_are_an_error(data, events):
 
 
 def test_counters_that_vanish_in_mid_run():
-    with pytest.raises(DltuneError, match="took them away in mid-run") as raised:
+    with pytest.raises(DltuneError, match="took the counters away during the run") as raised:
         decode(b"", 3)
     assert raised.value.remedy
 

@@ -12,7 +12,7 @@ from dltune.machine.perf.events import parse
 from dltune.machine.perf.presets import PRESETS, choose
 from dltune.machine.perf.probe import PerfEvents, Refused, available
 
-NO_PMU = Refused("there is no performance monitoring unit here", "get one")
+NO_PMU = Refused("this machine has no performance monitoring unit", "get one")
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
 without_pmu = pytest.mark.skipif(available().hardware is None, reason="there is a PMU")
 
@@ -51,7 +51,7 @@ def test_auto_is_the_paper_s_events_where_a_pmu_counts(machine, tree):
         "L1-dcache-loads",
         "L1-dcache-load-misses",
     ]
-    assert why.startswith("the paper's events, as the CPU's counters can be read: cycles, ")
+    assert why.startswith("preset paper, because the CPU's counters are available: cycles, ")
 
 
 def test_auto_is_software_events_where_none_does(machine, tree):
@@ -59,7 +59,7 @@ def test_auto_is_software_events_where_none_does(machine, tree):
     events, why = choose("auto", tree.root)
     assert named(events) == list(PRESETS["software"][0])
     assert why == (
-        "software events, because there is no performance monitoring unit here: task-clock, "
+        "preset software, because this machine has no performance monitoring unit: task-clock, "
         "minor-faults, major-faults, context-switches, cpu-migrations"
     )
 
@@ -77,15 +77,15 @@ def test_an_ordinary_user_s_software_events(machine, tree, monkeypatch):
     events, why = choose("software", tree.root)
     assert named(events) == ["task-clock", "minor-faults", "major-faults"]
     assert all(event.exclude_kernel for event in events)
-    assert "user space alone, and no context switches or migrations" in why
-    assert "perf_event_paranoid 2, only at 1 or below" in why
+    assert "only page faults in user space, and no context switches or migrations" in why
+    assert "perf_event_paranoid is 2, and without root dltune can count the kernel's events" in why
 
 
 def test_amd_s_cache_events_are_told_to_be_of_the_l2(machine, tree):
     machine()
     phi(tree, 1, "AuthenticAMD")
-    assert "cache events are of the L2" in choose("paper", tree.root)[1]
-    assert "cache events are of the L2" in choose("auto", tree.root)[1]
+    assert "cache events count the L2" in choose("paper", tree.root)[1]
+    assert "cache events count the L2" in choose("auto", tree.root)[1]
     assert "L2" not in choose("cycles", tree.root)[1]
     phi(tree, 1)
     assert "L2" not in choose("paper", tree.root)[1]
@@ -95,7 +95,7 @@ def test_amd_s_cache_events_are_told_to_be_of_the_l2(machine, tree):
 @without_pmu
 def test_auto_on_this_machine():
     events, why = choose("auto")
-    assert why.startswith("software events, because ")
+    assert why.startswith("preset software, because ")
     assert "task-clock" in named(events)
     with pytest.raises(UsageError, match="preset paper: cycles cannot be counted"):
         choose("paper")
@@ -140,13 +140,13 @@ def test_lists(machine, tree):
 @pytest.mark.parametrize(
     ("asked", "message", "remedy"),
     [
-        ("papre", "there is no event 'papre'; the preset paper is", "a preset: auto, paper"),
-        ("softwar", "the preset software is", "a preset"),
-        ("cylces", "near it are cycles", "docs/reference/events.md"),
-        ("cycles,paper", "paper is a preset and stands alone", "name the preset"),
-        ("auto,cycles", "auto is a preset and stands alone", "name the preset"),
-        ("", "no events are named", "name events"),
-        (" , ", "no events are named", "name events"),
+        ("papre", "unknown event or preset 'papre'; did you mean paper?", "a preset: auto, paper"),
+        ("softwar", "did you mean software?", "a preset"),
+        ("cylces", "did you mean cycles", "docs/reference/events.md"),
+        ("cycles,paper", "paper is a preset and cannot be part of a list", "name one preset"),
+        ("auto,cycles", "auto is a preset and cannot be part of a list", "name one preset"),
+        ("", "the list of events is empty", "name events"),
+        (" , ", "the list of events is empty", "name events"),
     ],
 )
 def test_what_cannot_be_chosen(machine, tree, asked, message, remedy):
@@ -181,7 +181,7 @@ def test_knl_is_for_knights_landing_alone(machine, tree):
     machine()
     for model, vendor in ((0x55, "GenuineIntel"), (0x57, "AuthenticAMD")):
         phi(tree, model, vendor)
-        with pytest.raises(UsageError, match="Knights Landing and Knights Mill, which this CPU"):
+        with pytest.raises(UsageError, match="neither Intel Knights Landing nor Knights Mill"):
             choose("knl", tree.root)
 
 

@@ -36,8 +36,8 @@ from dltune.machine.perf.probe import (
         (errno.ENOENT, 2, "no performance monitoring unit", "virtual PMU"),
         (errno.ENOENT, 4, "no performance monitoring unit", "virtual PMU"),
         (errno.EBUSY, 2, "another tool", "end"),
-        (errno.EMFILE, 2, "each counter of each thread is one", "ulimit -n"),
-        (errno.ESRCH, 2, "ended", "runs"),
+        (errno.EMFILE, 2, "each counter of each thread is an open file", "ulimit -n"),
+        (errno.ESRCH, 2, "ended", "name a running thread"),
         (errno.E2BIG, 2, "Argument list too long", "perf_event_open"),
     ],
 )
@@ -50,9 +50,9 @@ def test_each_refusal_has_its_reason_and_remedy(code, paranoid, reason, remedy):
 @pytest.mark.parametrize(
     ("level", "paranoid", "bars"),
     [
-        (USER_LEVEL, 3, "bars users without privilege"),
-        (KERNEL_LEVEL, 2, "from counting what the kernel does"),
-        (CPU_LEVEL, 1, "from counting whole CPUs"),
+        (USER_LEVEL, 3, "allows only root to count events"),
+        (KERNEL_LEVEL, 2, "allows only root to count events in the kernel"),
+        (CPU_LEVEL, 1, "allows only root to count events of whole CPUs"),
     ],
 )
 def test_what_a_level_bars_and_which_would_not(level, paranoid, bars):
@@ -80,14 +80,42 @@ def level(monkeypatch):
     ("name", "code", "place", "pmu", "message", "remedy"),
     [
         ("cycles", errno.ENOENT, {}, False, "no performance monitoring unit", "virtual PMU"),
-        ("LLC-stores", errno.ENOENT, {}, True, "this CPU does not have it", "leave it out"),
-        ("LLC-stores", errno.EINVAL, {}, True, "this CPU does not have it", "leave it out"),
-        ("rffff", errno.EOPNOTSUPP, {}, True, "this CPU does not have it", "leave it out"),
+        (
+            "LLC-stores",
+            errno.ENOENT,
+            {},
+            True,
+            "this CPU does not have the event",
+            "leave the event out",
+        ),
+        (
+            "LLC-stores",
+            errno.EINVAL,
+            {},
+            True,
+            "this CPU does not have the event",
+            "leave the event out",
+        ),
+        (
+            "rffff",
+            errno.EOPNOTSUPP,
+            {},
+            True,
+            "this CPU does not have the event",
+            "leave the event out",
+        ),
         ("cycles", errno.EINVAL, {"leader": 3}, True, "too few counters", "in turns"),
-        ("cgroup-switches", errno.ENOENT, {}, False, "kernel does not have it", "leave it out"),
-        ("cycles", errno.ESRCH, {"tid": 77}, True, "thread 77 has ended", "runs"),
+        (
+            "cgroup-switches",
+            errno.ENOENT,
+            {},
+            False,
+            "kernel does not have the event",
+            "leave the event out",
+        ),
+        ("cycles", errno.ESRCH, {"tid": 77}, True, "thread 77 has ended", "name a running"),
         ("cycles", errno.EACCES, {"tid": 77}, True, "77 belongs to another user", "as root"),
-        ("cs", errno.EACCES, {}, True, "what the kernel does", "paranoid=1"),
+        ("cs", errno.EACCES, {}, True, "events in the kernel", "paranoid=1"),
         ("cycles", errno.EACCES, {"tid": -1}, True, "whole CPUs", "paranoid=0"),
         ("cycles", errno.EPERM, {}, True, "seccomp", "PERFMON"),
         ("cycles", errno.EBUSY, {}, True, "another tool", "end the other tool"),
@@ -164,12 +192,12 @@ def test_an_ordinary_user():
     told = ask(BECOME_NOBODY, "software", "cs", "task-clock,minor-faults:uk", "minor-faults")
     names, sentence = told["software"]
     assert names == ["task-clock", "minor-faults", "major-faults"]
-    assert "page faults of user space alone, and no context switches or migrations" in sentence
-    assert "kernel.perf_event_paranoid 2" in sentence
+    assert "only page faults in user space, and no context switches or migrations" in sentence
+    assert "kernel.perf_event_paranoid is 2" in sentence
     assert told["minor-faults"][0] == ["minor-faults"]
     for asked in ("cs", "task-clock,minor-faults:uk"):
         message, remedy = told[asked]
-        assert "kernel.perf_event_paranoid is 2, which bars users" in message
+        assert "kernel.perf_event_paranoid is 2, which allows only root" in message
         assert remedy == "as root: sysctl kernel.perf_event_paranoid=1"
 
 
@@ -182,7 +210,7 @@ def test_another_user_s_thread():
 
 
 @pytest.mark.skipif(os.uname().machine not in syscall.NUMBERS, reason="unknown architecture")
-@pytest.mark.parametrize(("code", "verb"), [("EPERM", "bars"), ("ENOSYS", "hides")])
+@pytest.mark.parametrize(("code", "verb"), [("EPERM", "blocks"), ("ENOSYS", "hides")])
 def test_a_container_s_filter(code, verb):
     told = ask(FILTER.format(code=code), "auto", "paper", "task-clock")
     assert "seccomp" in told["hardware"]

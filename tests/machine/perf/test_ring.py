@@ -70,7 +70,7 @@ def test_unknown_types_are_stepped_over(kind, body):
 
 @pytest.mark.parametrize("kind", [LOST, LOST_SAMPLES, THROTTLE, SAMPLE])
 def test_a_record_too_short_for_its_type(kind):
-    with pytest.raises(DltuneError, match=f"type {kind} has only 12 bytes"):
+    with pytest.raises(DltuneError, match=f"type {kind} is truncated at 12 bytes"):
         decode(record(kind, b"abcd"))
 
 

@@ -47,4 +47,7 @@ def test_a_quota_makes_another_machine(xeon):
 
 def test_what_cannot_be_measured_is_told():
     assert unknown("x86_64") is None
-    assert unknown("aarch64") == "roofs are measured on x86-64 alone, and this CPU is aarch64"
+    assert (
+        unknown("aarch64")
+        == "peak performance can be measured only on x86-64, and this CPU is aarch64"
+    )

@@ -66,7 +66,7 @@ def test_operations_and_bytes_are_those_of_all_cores():
 
 def test_what_is_not_there_is_refused():
     cpus = [topology.local().cores[0].cpus[0]]
-    with pytest.raises(Refused, match="does not know these instructions"):
+    with pytest.raises(Refused, match="does not support these instructions"):
         peak("nothing", cpus, 1)
     with pytest.raises(Refused, match="pinned"):
         peak("sse2_float", [100_000], 1)
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_refused():
 
 def test_another_kind_of_cpu_is_told_in_a_sentence(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(UsageError, match="x86-64 alone, and this CPU is aarch64"):
+    with pytest.raises(UsageError, match="only on x86-64, and this CPU is aarch64"):
         measure.measure(topology.local(), 0.0)
 
 
@@ -108,7 +108,7 @@ def test_too_little_memory_leaves_out_what_lies_beyond_the_caches():
     notes: list[str] = []
     small = msgspec.structs.replace(topology.local(), memory=2**20)
     assert "memory" not in [level.name for level in measure._levels(small, notes)]
-    assert "more than 25% of what there is" in notes[0]
+    assert "more than 25% of the available memory" in notes[0]
     assert measure._levels(msgspec.structs.replace(small, memory=2**40), notes)[-1].name == "memory"
 
 

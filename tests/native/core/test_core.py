@@ -223,7 +223,7 @@ def test_why_there_is_no_file_is_told(tmp_path):
         [program("copies", MEMORY), folder, "1"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 3
-    assert f"cannot make the file of tensors in {folder}: No such file" in done.stderr
+    assert f"cannot make the tensor file in {folder}: No such file" in done.stderr
 
 
 def test_what_was_seen_of_ops_outlives_their_snapshot():

@@ -47,4 +47,4 @@ def test_a_machine_without_any_of_the_devices_is_told() -> None:
 def test_every_device_has_a_host() -> None:
     assert [*faults(on("a", "b"))] == []
     (fault,) = faults(on("a"))
-    assert fault.startswith("parallelism.hosts must be 2, one for each device")
+    assert fault.startswith("parallelism.hosts must be of length 2 (one for each device)")

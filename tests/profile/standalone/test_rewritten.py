@@ -28,5 +28,7 @@ def test_plain_ops(key, expected):
 
 
 def test_an_unknown_fusion_is_refused():
-    with pytest.raises(ValueError, match="FusedBatchNorm, which is not made up"):
+    with pytest.raises(
+        ValueError, match="contains FusedBatchNorm, for which dltune cannot make inputs"
+    ):
         plain(parse("_FusedConv2D(){fused_ops=[FusedBatchNorm]}"))

@@ -117,5 +117,5 @@ def test_other_values(key, argument, out, expected):
     ],
 )
 def test_what_the_key_does_not_tell_is_refused(key, argument, out):
-    with pytest.raises(ValueError, match=f"its input {argument} is a value"):
+    with pytest.raises(ValueError, match=f"^input {argument} is a value"):
         found(key, argument, out)

@@ -42,7 +42,7 @@ def test_without_batch_sizes_ops_run_as_they_were_measured():
 def test_ops_that_were_never_measured_cannot_run():
     found = profile(CONVOLUTION.format(24))
     bare = tuple(msgspec.structs.replace(op, times=()) for op in found.ops)
-    with pytest.raises(UsageError, match="no ops that could run standalone"):
+    with pytest.raises(UsageError, match="no op of this profile can run standalone"):
         task(msgspec.structs.replace(found, ops=bare), [16])
 
 
@@ -62,7 +62,7 @@ def test_what_is_told():
     keys = [op.key for op in made.ops]
     left = {keys[0]: "it takes a resource"}
     assert notes(made, left, [keys[1], keys[2], "AddN(float[])"]) == [
-        "2 of 4 ops ran standalone, under the keys they were to have",
-        "1 op was left out: it takes a resource (Mul)",
-        f"1 of them came back under another key, as TensorFlow rewrote them differently: {keys[3]}",
+        "2 of 4 ops ran standalone with the requested keys",
+        "1 op was skipped: it takes a resource (Mul)",
+        f"TensorFlow rewrote 1 of these ops differently, so their keys changed: {keys[3]}",
     ]

@@ -128,7 +128,7 @@ def test_ops_of_an_accelerator(tmp_path: Path) -> None:
 
 
 def test_too_few_steps(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no module of XLA's ran three times"):
+    with pytest.raises(UsageError, match="no XLA module ran three times"):
         imported(kept(tmp_path, steps(2)), MACHINE)
 
 
@@ -136,7 +136,7 @@ def test_too_few_steps(tmp_path: Path) -> None:
 def test_arguments_of_another_kind_are_told(tmp_path: Path, odd: dict[str, object]) -> None:
     events = steps()
     events[1]["args"].update(odd)
-    with pytest.raises(UsageError, match=r"the arguments of 'dot\.3'"):
+    with pytest.raises(UsageError, match=r"the arguments of event 'dot\.3'"):
         imported(kept(tmp_path, events), MACHINE)
 
 
