@@ -52,8 +52,9 @@ def limit(step: Step) -> str:
         return takes
     cores = f"{step.cores} cores" if step.cores > 1 else "one core"
     return (
-        f"{takes}; with {cores} fully used it would take {step.limit * 1e3:.4g} ms, so it runs at "
-        f"{step.limit / step.seconds:.0%} of the possible speed"
+        f"{takes}; if its ops kept {cores} busy all the time, it would take "
+        f"{step.limit * 1e3:.4g} ms, so it runs at {step.limit / step.seconds:.0%} of the possible "
+        "speed"
     )
 
 

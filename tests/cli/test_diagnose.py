@@ -51,7 +51,10 @@ def looped(tmp_path) -> Path:
     ("arguments", "words"),
     [
         ((), "diagnose needs exactly one of: a command, --pid, files"),
-        (("--pid", os.getpid(), "--", "true"), "diagnose needs exactly one of: a command, --pid, files"),
+        (
+            ("--pid", os.getpid(), "--", "true"),
+            "diagnose needs exactly one of: a command, --pid, files",
+        ),
         (("--pid", 2**22 + 1), "there is no process"),
         (("--budget", "soon", "--", "true"), "is not a duration"),
         (("nothing.json",), "cannot read nothing.json"),
@@ -76,9 +79,12 @@ def test_what_was_measured_before(tmp_path, looped):
     page = tmp_path / "page.html"
     done = dltune("-o", page, "--plan", tmp_path / "plan.json", looped)
     assert done.returncode == 0, done.stderr
-    assert "1. Keras' training loop takes 50% of the time, because the steps are short" in done.stdout
+    assert (
+        "1. Keras' training loop takes 50% of the time, because the steps are short" in done.stdout
+    )
     assert "Cost: 50% of the time" in done.stdout
     assert "Expected: 1.33x to 2.00x as fast (measured in this job)" in done.stdout
+    assert done.stdout.endswith(f"\nNext: dltune run --plan {tmp_path / 'plan.json'} -- CMD\n")
     shown = page.read_text()
     assert "compile(steps_per_execution=64)" in shown
     assert "in Keras&#39; training loop: 50%" in shown.replace("&#x27;", "&#39;")
@@ -91,7 +97,14 @@ def test_what_was_measured_before(tmp_path, looped):
 
 def test_what_a_diagnosis_has_told_is_told_again(tmp_path):
     """What it rests on is in no file."""
-    finding = Finding(cause="float64", title="ops in float64", evidence="", fix="float32", share=0.4, confidence="modelled")
+    finding = Finding(
+        cause="float64",
+        title="ops in float64",
+        evidence="",
+        fix="float32",
+        share=0.4,
+        confidence="modelled",
+    )
     seen = Seen(observation=observation(python=python(fit=0.5)))
     told = msgspec.structs.replace(
         diagnose(seen, "a job", 20.0, "nothing repeats", None, machine(4)), findings=(finding,)

@@ -91,7 +91,7 @@ def _over_cpus(main: Process, share: float, *, several: bool) -> Finding:
         title=f"ops use {main.intra} threads on {len(main.cpus)} "
         f"CPU{'s' * (len(main.cpus) > 1)}{small}",
         evidence=f"the threads were ready but had no CPU for {share:.0%} of the CPU time they "
-        "needed, although no other process used the CPUs: they wait for one another",
+        "needed, because they wait for one another (waits for other processes are not counted)",
         fix=f"set {right} thread{'s' * (right > 1)}: {one_op_at_a_time(main.framework, right)}",
         share=share,
         gain=Gain(0.0, share),
