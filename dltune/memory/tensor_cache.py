@@ -13,7 +13,7 @@ class CacheTooSmall(Exception):
     """What is locked leaves no room. `missing`: bytes."""
 
     def __init__(self, missing: int) -> None:
-        super().__init__(f"{missing} bytes more are needed beside what is locked")
+        super().__init__(f"{missing} bytes are missing in addition to the locked tensors")
         self.missing = missing
 
 

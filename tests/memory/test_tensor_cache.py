@@ -62,7 +62,7 @@ def test_it_keeps_what_was_used_last_and_what_is_locked(layers):
 def test_what_a_layer_works_on_does_not_leave():
     cache = TensorCache(10)
     cache.check(0, 6)
-    with pytest.raises(CacheTooSmall, match="2 bytes more are needed beside what is locked"):
+    with pytest.raises(CacheTooSmall, match="2 bytes are missing in addition to the locked"):
         cache.check(1, 6)
     cache.unlock()
     assert cache.check(1, 6) == (False, (0,))

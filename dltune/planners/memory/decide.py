@@ -138,7 +138,7 @@ def _called(profile: Profile) -> EagerStep | None:
         return None
     if profile.calls is None or not profile.calls.forward:
         raise UsageError(
-            "the profile does not contain what a step holds in memory: an older dltune wrote it, "
+            "the profile does not contain the memory that a step holds: an older dltune wrote it, "
             "the script has hooks on saved tensors around its steps, or the job ended before its "
             "fifth step",
             remedy="profile the job again with this version of dltune, for at least five steps",

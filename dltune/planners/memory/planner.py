@@ -65,7 +65,7 @@ class Percent(click.ParamType[float]):
 
 class MemoryPlanner(Planner[Memory]):
     name = "memory"
-    summary = "Choose what a step recomputes to fit into a memory budget."
+    summary = "Choose which results a step recomputes to fit into a memory budget."
     example = "dltune plan memory profile.json --budget 8GiB"
     section = Memory
     after = ("settings", "allreduce", "threads", "transfers")

@@ -17,7 +17,8 @@ from dltune.pytorch import adapters as torch_adapters
 _LAYOUTS = parallelism.INJECTED / "_dltune_layouts.py"
 
 _HEAD = '''\
-"""{network!r} divided over {devices} devices, a {shape} mesh. Written by dltune for {what}.
+"""{network!r} divided over {devices} devices, a mesh of shape {shape}. Written by dltune for
+{what}.
 
 {text}
 """

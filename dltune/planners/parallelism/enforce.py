@@ -60,7 +60,7 @@ class EnforcedParallelism(Enforcement):
         shape = " x ".join(map(str, self._plan["mesh"]))
         here = len(self._meeting.here)
         of = f"{here} of {self._count}" if here < self._count else f"{here}"
-        yield f"{of} processes, one per device of a {shape} mesh"
+        yield f"{of} processes, one per device of a mesh of shape {shape}"
 
     def command(self, given: Sequence[str]) -> Sequence[str]:
         """Raises UsageError when it cannot be started."""

@@ -160,7 +160,7 @@ def _predicted(section: Transfers, receiver: Receiver) -> Iterator[Table]:
         )
         for found in receiver.predictions
     ]
-    heads = ("order", ">predicted ms", ">efficiency", "", ">speed-up over none", "")
+    heads = ("order", ">predicted ms", ">efficiency", "", ">speed-up", "")
     yield Table(f"predicted step of {receiver.task}, by order of transfers", columns(*heads), rows)
 
 

@@ -215,7 +215,7 @@ def model(**changes: object) -> Model:
         (Buckets((), 0.0, 0.0), "models must not be empty"),
         (Buckets((model(), model()), 0.0, 0.0), "each gradients once"),
         (Buckets((model(),), -1.0, 0.0), "latency"),
-        (Buckets((model(before=(2, 14)),), 0.0, 0.0), "before must be made of whole gradients"),
+        (Buckets((model(before=(2, 14)),), 0.0, 0.0), "before must consist of whole gradients"),
         (Buckets((model(planned=(12, 4)),), 0.0, 0.0), "planned must be (4, 12)"),
         (Buckets((model(limits=(0,)),), 0.0, 0.0), "limits"),
     ],

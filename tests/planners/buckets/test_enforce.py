@@ -80,7 +80,7 @@ def test_each_model_is_told_of() -> None:
 
 
 def test_a_plan_that_changed_nothing_is_no_success() -> None:
-    with pytest.raises(UsageError, match="no process of the job created a DistributedDataParallel model"):
+    with pytest.raises(UsageError, match="no process of the job created a Distributed"):
         enforced({}).ended(0)
     with pytest.raises(JobFailed, match="exit code 3") as raised:
         enforced({}).ended(3)

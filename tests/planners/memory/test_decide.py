@@ -142,7 +142,7 @@ def test_what_pytorch_does_not_have_is_refused():
         UsageError, match="--largest-batch, --deepest and --offload support TensorFlow only"
     ):
         decide(found, LIVE, largest_batch=True)
-    with pytest.raises(UsageError, match="does not contain what a step holds in memory"):
+    with pytest.raises(UsageError, match="does not contain the memory that a step holds"):
         decide(found, LIVE)
 
 

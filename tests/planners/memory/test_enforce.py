@@ -100,7 +100,7 @@ def test_what_came_back_is_counted(tmp_path):
 
 
 def test_a_folder_that_is_gone_is_told_before_the_job_runs(tmp_path):
-    with pytest.raises(UsageError, match=f"offloads tensors to {tmp_path}/gone, which does not exist"):
+    with pytest.raises(UsageError, match=f"tensors to {tmp_path}/gone, which does not exist"):
         enforced(section=offloading(tmp_path / "gone"))
 
 
@@ -151,13 +151,13 @@ def test_an_order_that_was_not_taken_is_refused_too():
 def test_a_job_of_other_graphs_is_refused():
     section = enforced()
     hear(section, graph("a", signature="another"))
-    with pytest.raises(UsageError, match="no process of the job ran the graph that the plan is for, step"):
+    with pytest.raises(UsageError, match="ran the graph that the plan is for, step"):
         section.ended(0)
 
 
 def test_why_a_job_was_not_reached_at_all_is_told():
     section = enforced()
-    with pytest.raises(DltuneError, match="no Python of the job reported in") as caught:
+    with pytest.raises(DltuneError, match="dltune could not attach to the job") as caught:
         section.ended(7)
     assert caught.value.exit_code == 7
     failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))

@@ -74,7 +74,7 @@ def test_less_memory_can_be_had_than_by_computing_again():
     assert found.peak <= least - MIB
     assert found.offloaded
     assert found.waited > 0
-    with pytest.raises(UsageError, match="budget too small: 3.0 MiB of persistent memory plus at least"):
+    with pytest.raises(UsageError, match=r"too small: 3\.0 MiB of persistent memory plus at least"):
         decide(training(), LIVE + MIB, tier=SLOW)
 
 

@@ -49,7 +49,7 @@ def test_what_is_no_rank_is_left_alone() -> None:
 
 
 def test_what_would_be_enforced() -> None:
-    assert [*composed().intent()] == ["2 processes, one per device of a 2 mesh"]
+    assert [*composed().intent()] == ["2 processes, one per device of a mesh of shape 2"]
 
 
 def test_a_rank_knows_itself_by_its_variables() -> None:

@@ -57,7 +57,7 @@ def test_a_plan_of_measured_times_is_simulated_again_with_these(tmp_path: Path) 
     assert any(work.kind == "updates" for lane in schedule.devices for work in lane.works)
     slower = tuple(msgspec.structs.replace(one, forward=2 * one.forward) for one in every.parts)
     for others in ([], [found(parts=slower)], [found(update=2e-9)], [found(parts=())]):
-        with pytest.raises(UsageError, match="operator times that the plan was made with are missing"):
+        with pytest.raises(UsageError, match="times that the plan was made with are missing"):
             replayed(section, [GIVEN.graph, CLUSTER, *others])
 
 
@@ -102,7 +102,7 @@ def test_devices_of_another_machine_are_not_measured_here(tmp_path: Path) -> Non
 
 def test_what_jax_has_nothing_for_is_named_with_its_share(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
-    with pytest.raises(UsageError, match=r"'product' with JAX; they have 100\.0% of the operations"):
+    with pytest.raises(UsageError, match=r"'product' with JAX; they have 100\.0% of the op"):
         times.measured(path, GIVEN, own(), WAYS, 60.0, print)
     assert list(tmp_path.iterdir()) == []
 
