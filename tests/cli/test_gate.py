@@ -181,7 +181,7 @@ def test_a_baseline_is_never_an_output(project: Path) -> None:
         (("check", "b.json", *CONFIG), "no command to measure"),
         (
             ("check", "b.json", *CONFIG, "-o", "b.json", "--overwrite", *JOB),
-            "both read and written",
+            "both input and output",
         ),
         (
             ("check", "b.json", "--measured", "b.json", *CONFIG, "--history", "b.json"),

@@ -98,10 +98,10 @@ def test_ops_standalone_are_asked_for_rightly(tmp_path):
     path = written(tmp_path)
     out = tmp_path / "out.json"
     asked = ("profile", "-o", out, "--ops-of", path)
-    refused(dltune(*asked, "--batch", "16,many"), "many is not a number of examples")
-    refused(dltune(*asked, "--", "python", "train.py"), "--ops-of runs a job of its own")
-    refused(dltune("profile", "--batch", "16", "--", "python"), "name it with --ops-of")
+    refused(dltune(*asked, "--batch", "16,many"), "many is not a whole number")
+    refused(dltune(*asked, "--", "python", "train.py"), "--ops-of cannot be combined with a job")
+    refused(dltune("profile", "--batch", "16", "--", "python"), "add --ops-of PROFILE")
     bare = [msgspec.structs.replace(op, times=()) for op in profile_lawful.profile().ops]
     empty = written(tmp_path, "empty.json", ops=tuple(bare))
-    refused(dltune("profile", "-o", out, "--ops-of", empty), "no ops that could run standalone")
+    refused(dltune("profile", "-o", out, "--ops-of", empty), "no op of this profile can run")
     assert not out.exists()

@@ -182,7 +182,7 @@ def test_wrong_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     refused(dltune(path, "--emit", "env", "--json"), "--json and --emit")
     refused(dltune(path, "--into", path), "is an input of the plan")
     other = write(tmp_path.parent / f"{tmp_path.name}-other")
-    refused(dltune(path, "--into", other), "is a 'dltune.profile/2' document")
+    refused(dltune(path, "--into", other), "is a dltune.profile file")
     refused(dltune(), "Usage")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["profile.json"]
 

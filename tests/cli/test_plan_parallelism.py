@@ -229,7 +229,7 @@ def test_documents_that_cannot_be_planned_for(tmp_path: Path, network: Path, clu
     done = planned(tmp_path, network, "--topology", cluster, "--batch", "4")
     refused(done, "--batch applies only to published networks")
     refused(planned(tmp_path, cluster, "--topology", cluster), "dltune.topology")
-    refused(planned(tmp_path, network, "--topology", network), "but a dltune.topology file is needed")
+    refused(planned(tmp_path, network, "--topology", network), "a dltune.topology file is needed")
     machine = write(tmp_path / "machine.json", synthetic.machine(2))
     refused(planned(tmp_path, machine, "--topology", cluster), "dltune.machine")
     apart = msgspec.structs.replace(divided.cluster(), links=(Link(("d0", "d1"), 1e9, 0.0),))

@@ -73,7 +73,7 @@ def test_timelines_alone_and_with_the_page(folder: Path) -> None:
         ((), "Missing argument"),
         (("missing.json",), "cannot read missing.json"),
         (("profile.json", "profile.json"), "profile.json is named twice"),
-        (("profile.json", "-o", "profile.json"), "is both read and written"),
+        (("profile.json", "-o", "profile.json"), "is both input and output"),
         (("profile.json", "-o", "x", "--perfetto", "x"), "name the same file"),
         (("profile.json", "-o", "missing/x.html"), "cannot write"),
         (("plan.json.gz", "--perfetto", "x.json.gz"), "there is no timeline"),

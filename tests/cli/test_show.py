@@ -208,7 +208,7 @@ def test_csv_of_a_table_that_is_not_there(written):
     for other in (["--json"], ["--top", "3"]):
         with pytest.raises(UsageError, match="cannot be combined with --json or --top"):
             invoke(written(machine(2)), "--csv", "cores", *other)
-    with pytest.raises(UsageError, match=r"expected 'dltune.profile/2'"):
+    with pytest.raises(UsageError, match=r"but a dltune.profile file is needed"):
         invoke(written(machine(2)))
 
 

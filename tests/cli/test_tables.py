@@ -13,7 +13,7 @@ def test_a_course_is_a_line_of_blocks_for_each_series(capsys: pytest.CaptureFixt
     long = Series("long", 2.0, [8.0, *[0.0] * 99, *[4.0] * 100])
     show_body([Course("memory", [long, Series("short", 1.0, [2.0])], "MiB")])
     head, first, second = capsys.readouterr().out.strip().splitlines()
-    assert head == "memory, of at most 8.0 MiB in 2000.0 ms"
+    assert head == "memory: up to 8.0 MiB, over 2000.0 ms"
     name, blocks = first[:7], first[7:]
     assert (name, len(blocks), blocks[0]) == ("long   ", COLUMNS, "█")
     assert set(blocks[1 : COLUMNS // 2]) == {" "}

@@ -67,7 +67,7 @@ def test_nothing_left_to_try(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", ["0", "soon", "-3m", "10d"])
 def test_a_budget_that_is_none(tmp_path: Path, budget: str) -> None:
-    refused(dltune(tmp_path, "--budget", budget, *JOB), "not a length of time above 0", "10m")
+    refused(dltune(tmp_path, "--budget", budget, *JOB), "not a duration above 0", "10m")
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(90, "90s"), (600, "10m"), (630, "10.5m")])
@@ -82,7 +82,7 @@ def test_two_outputs(tmp_path: Path) -> None:
 
 def test_an_output_that_exists(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("mine")
-    refused(dltune(tmp_path, *JOB), "plan.json exists", "--overwrite")
+    refused(dltune(tmp_path, *JOB), "plan.json already exists", "--overwrite")
     assert (tmp_path / "plan.json").read_text() == "mine"
 
 

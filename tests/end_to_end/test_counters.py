@@ -123,13 +123,13 @@ def test_a_slow_input_and_its_line_are_named_where_nothing_is_counted(
     assert parts["python"] > parts["executor"]
     assert step.lines
     assert "augment" in step.lines[0].where
-    assert step.lines[0].where.startswith("slow_python.py:")
+    assert step.lines[0].where.split("/")[-1].startswith("slow_python.py:")
 
 
 def test_a_job_that_can_open_no_counters_is_profiled_without_them(tmp_path: Path) -> None:
     found = counting(tmp_path, "software", "few_files.py")
     assert found.partial is None
-    assert any("counters stopped" in note and "open files" in note for note in found.notes)
+    assert any("counting stopped" in note and "open files" in note for note in found.notes)
     timed = [time for op in found.ops for time in op.times]
     assert timed
     assert any(not time.counts for time in timed)

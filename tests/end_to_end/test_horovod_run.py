@@ -326,7 +326,7 @@ def test_gradients_out_of_the_ordinary(odd: Running) -> None:
     assert first.splitlines()[-1] == second.splitlines()[-1]
     assert first.splitlines()[-1].startswith("parameters")
     assert "rank 0: 3 gradients are reduced in 2 bins" in odd.stderr
-    assert "not enforced: bins of a call with 2 gradients: the script has groups" in odd.stderr
+    assert "not enforced: bins of a call with 2 gradients: the script sets groups" in odd.stderr
     assert "not enforced: bins of a call with 1 gradients: it reduces 1 dense" in odd.stderr
     found = timeline.recording(odd.folder / "timeline.json").batches
     twos = [b for b in found if len(b.tensors) == 2 and "cond/" in b.tensors[0]]

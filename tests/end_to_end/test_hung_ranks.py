@@ -114,7 +114,7 @@ def test_a_profile_ends_a_job_that_hangs_without_a_traceback(tmp_path: Path) -> 
     assert code == 130
     assert not left
     assert "Traceback" not in running.stderr
-    assert "dltune: ended by SIGINT, and the job with it" in running.stderr.splitlines()[-1]
+    assert "dltune: ended by SIGINT, together with the job" in running.stderr.splitlines()[-1]
 
 
 def _trains(record: Path) -> bool:

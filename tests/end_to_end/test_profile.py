@@ -62,7 +62,7 @@ def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
     assert found.memory is not None
     assert 0 < found.memory.live < found.memory.peak
     assert found.framework.lacks is not None
-    assert found.roofs or any("roofs are measured on x86-64 alone" in note for note in found.notes)
+    assert found.roofs or any("measured only on x86-64" in note for note in found.notes)
     assert f"written to {done.output}" in done.stdout
     told = done.stderr.splitlines()
     assert all(line.startswith("dltune: ") for line in told), "the job's output is out of sight"
@@ -187,13 +187,13 @@ class TestJobsThatDie:
         done = profile_of_one_that_dies(tmp_path, [*self.JOB, tmp_path / "enough"])
         assert done.code == 1
         kept = documents.load(done.output)
-        assert kept.partial == "the job ended (exit code 1) before all was measured"
+        assert kept.partial == "the job ended (exit code 1) before the measurement was complete"
         assert "dltune: the last lines of the job:\n  " in done.stderr
         assert "RuntimeError" in done.stderr
         assert kept.steps
         assert kept.steps[0].nodes
-        assert "what was measured is in" in done.said
-        assert "this profile is partial" in done.stdout
+        assert "the results are in" in done.said
+        assert "this profile is incomplete" in done.stdout
 
     def test_of_a_crash(self, tmp_path):
         done = profile_of_one_that_dies(tmp_path, [*self.JOB, tmp_path / "enough", "--signal"])
@@ -226,12 +226,12 @@ class TestJobsInWhichItCannotWork:
     @pytest.mark.parametrize(
         ("job", "code", "text"),
         [
-            (["xla_job.py"], 2, "compiled by XLA"),
+            (["xla_job.py"], 2, "XLA compiles the job's step"),
             (["eager_only.py", "--steps", "1000"], 2, "runs its ops eagerly"),
-            (["no_tensorflow.py"], 2, "never imported TensorFlow"),
-            (["early_exit.py"], 2, "before a training step had run"),
-            (["early_exit.py", "--code", "3"], 3, "it ended with exit code 3"),
-            (["no_such_script.py"], 2, "it ended with exit code 2"),
+            (["no_tensorflow.py"], 2, "neither imported TensorFlow"),
+            (["early_exit.py"], 2, "before dltune could measure enough training steps"),
+            (["early_exit.py", "--code", "3"], 3, "the job ended with exit code 3"),
+            (["no_such_script.py"], 2, "the job ended with exit code 2"),
         ],
         ids=lambda value: value[0] if isinstance(value, list) else None,
     )
@@ -247,18 +247,18 @@ class TestJobsInWhichItCannotWork:
             ([JOBS / "gan.py"], "is not executable"),
             ([JOBS], "is a folder"),
             ([], "no command to profile"),
-            (["true"], "no Python of the job reported in"),
+            (["true"], "dltune could not attach to the job"),
         ],
     )
     def test_commands(self, tmp_path, job, text):
         self.refused(profile(tmp_path, job), 2, text)
 
     def test_a_command_that_fails(self, tmp_path):
-        self.refused(profile(tmp_path, ["false"]), 1, "no Python of the job reported in")
+        self.refused(profile(tmp_path, ["false"]), 1, "dltune could not attach to the job")
 
     def test_an_isolated_python(self, tmp_path):
         code = "import tensorflow, time; time.sleep(120)"
-        self.refused(profile(tmp_path, [PYTHON, "-I", "-c", code]), 2, "never reported in")
+        self.refused(profile(tmp_path, [PYTHON, "-I", "-c", code]), 2, "could not attach to pid")
 
     def test_a_compiler_that_fails(self, tmp_path):
         env = without_a_working_compiler(tmp_path)
@@ -326,7 +326,7 @@ class TestOutputs:
                 command(output, JOBS_THAT_WORK["gradient_tape"]), capture_output=True, text=True
             )
         assert done.returncode == 2
-        assert "another dltune is writing" in done.stderr
+        assert "another dltune process is writing" in done.stderr
 
     @pytest.mark.root
     @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
@@ -357,9 +357,9 @@ class TestEnding:
         [
             (signal.SIGINT, "waiting for", False),
             (signal.SIGTERM, "waiting for the job to import", False),
-            (signal.SIGINT, "finding the training step", False),
-            (signal.SIGINT, "trying threads", True),
-            (signal.SIGTERM, "trying threads", True),
+            (signal.SIGINT, "searching for the training step", False),
+            (signal.SIGINT, "trying thread counts", True),
+            (signal.SIGTERM, "trying thread counts", True),
         ],
     )
     def test_at(self, tmp_path, number, phase, kept):
@@ -377,12 +377,12 @@ class TestEnding:
             assert documents.load(output).partial == "interrupted"
         else:
             assert not output.exists()
-        assert ("(partial)" if kept else "nothing was measured yet") in said
+        assert ("(incomplete)" if kept else "there are no results yet") in said
 
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
         losses, enough, mark = tmp_path / "losses", tmp_path / "enough", str(uuid.uuid4())
         job = (*self.JOB, "--losses", losses, "--until", enough)
-        running = start(tmp_path / "profile.json", mark, "trying threads", job, "--verbose")
+        running = start(tmp_path / "profile.json", mark, "trying thread counts", job, "--verbose")
         running.kill()
         running.wait(timeout=120)
         before = len(losses.read_text().split())

@@ -78,7 +78,8 @@ def test_ops_of_the_backward_pass_are_those_of_an_op(profiled: Done) -> None:
     assert gradients == [["forward/aten::conv2d_2"], ["forward/aten::conv2d_1"]]
     assert of["backward/aten::mm_1"] == ["forward/aten::linear_2"]
     assert not any(of[name] for name in names if not name.startswith("backward/"))
-    table = profiled.stdout.partition("forward and backward pass of an op, all runs\n")[2]
+    title = "forward and backward pass of each op, all runs in a step\n"
+    table = profiled.stdout.partition(title)[2]
     rows = [line.split() for line in table.partition("\n\n")[0].splitlines()]
     assert rows[0][-4:] == ["forward", "ms", "backward", "ms"]
     (first,) = (row for row in rows if row[0].startswith("aten::conv2d(float[16,3,24,24]"))
@@ -220,7 +221,7 @@ def test_teams_of_several_sizes_cost_no_threads() -> None:
     assert ran == {("aten::conv2d", 4), ("aten::linear", 4), ("aten::relu", 1)}
     assert existed[0] == existed[-1]
     (sentence,) = (text for text in said if "GNU's OpenMP runtime" in text)
-    assert sentence.startswith("some ops are to have 2 threads and get 4: ")
+    assert sentence.startswith("some ops get 4 threads instead of 2: ")
 
 
 def test_where_a_step_goes(measured: Profile) -> None:
@@ -362,7 +363,7 @@ def test_what_is_compiled_is_known_by_its_kernels(tmp_path: Path) -> None:
     # they run on the threads that they were compiled for
     assert all(op.own and not op.times for op in kernels.values())
     assert {node.name.partition("/")[0] for node in step.nodes if node.type == "aten::mm"}
-    assert any("its kernels (cpp_fused) are measured, and given none" in n for n in found.notes)
+    assert any("kernels of torch.compile (cpp_fused)" in n for n in found.notes)
     plan = tmp_path / "plan.json"
     made = dltune("plan", done.output, "--strategy", "per-type", "-o", plan)
     assert made.returncode == 0, made.stderr
@@ -402,7 +403,7 @@ def test_a_job_that_dies(tmp_path: Path) -> None:
     )
     assert done.code == 1
     kept = profiles.load(done.output)
-    assert kept.partial == "the job ended (exit code 1) before all was measured"
+    assert kept.partial == "the job ended (exit code 1) before the measurement was complete"
     assert kinds(kept.steps[0])["aten::conv2d"] == 1
     assert "RuntimeError: no more examples" in done.stderr
 
@@ -438,7 +439,7 @@ def test_optimizers_that_step_within_the_backward_pass(tmp_path: Path) -> None:
 def test_a_job_that_does_not_train(tmp_path: Path) -> None:
     done = profile(tmp_path, [TORCH_PYTHON, "-c", "import torch; torch.ones(3).sum()"])
     assert done.code == 2
-    assert "nor did PyTorch update parameters in it" in done.said
+    assert "nor updated parameters with PyTorch" in done.said
 
 
 def test_a_plan_for_another_framework(profiled: Done, tmp_path: Path) -> None:

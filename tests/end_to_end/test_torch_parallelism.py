@@ -215,18 +215,18 @@ class TestErrors:
     def test_what_pytorch_cannot_divide(self, tmp_path: Path) -> None:
         done = run(tmp_path, parallel_plans.conv(1), JOB, "conv", tmp_path)
         assert done.returncode == 2
-        assert "the plan divides 'conv2d' by height or width, which PyTorch cannot" in said(done)
+        assert "the plan divides 'conv2d' by height or width, which PyTorch does not" in said(done)
         divided = parallel_plans.attention(*[(None,)] * 3, (2,), *[(None,)] * 2)
         done = run(tmp_path, divided, JOB, "attention", tmp_path)
         assert done.returncode == 2
-        assert "divides what 'norm' learns, which is a LayerNorm" in said(done)
+        assert "the weights of 'norm', but PyTorch cannot divide those of a LayerNorm" in said(done)
 
     @pytest.mark.parametrize("draws", ["data", "weights"])
     def test_ranks_that_draw_differently(self, tmp_path: Path, draws: str) -> None:
         drawn = "different" if draws == "data" else "other-weights"
         done = run(tmp_path, parallel_plans.dense(), JOB, "dense", tmp_path, drawn)
         assert done.returncode == 2
-        fault = "read different batches" if draws == "data" else "draw different weights"
+        fault = "read different batches" if draws == "data" else "initialise different weights"
         assert f"the ranks {fault}" in said(done)
 
     def test_a_rank_that_fails_ends_the_others(self, tmp_path: Path) -> None:
@@ -245,4 +245,4 @@ class TestErrors:
         )
         done = run(tmp_path, parallel_plans.dense(), "-c", code)
         assert done.returncode == 2
-        assert "the job starts ranks of its own with torch.distributed" in said(done)
+        assert "the job already starts ranks with torch.distributed" in said(done)

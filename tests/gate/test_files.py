@@ -133,7 +133,7 @@ def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
         ),
         (
             msgspec.json.encode(baseline()).replace(b"1.001", b"NaN"),
-            "byte [0-9]+ is NaN, no number of JSON",
+            "byte [0-9]+ is NaN, which is not a number in JSON",
         ),
         (b"\x1f\x8bdamaged", "damaged gzip"),
     ],
@@ -269,5 +269,5 @@ def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no threads section"):
         documents.value(limit, tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps({"schema": "dltune.profile/1"}))
-    with pytest.raises(UsageError, match=r"expected 'dltune\.plan/2'"):
+    with pytest.raises(UsageError, match="but a dltune.plan file is needed"):
         documents.value(limit, tmp_path)

@@ -69,7 +69,7 @@ def test_there_and_back(step):
     written = documented.document(step, [Op(f"op {k}", WAYS) for k in range(len(step))])
     data = msgspec.json.encode(written)
     if cyclic(step):
-        with pytest.raises(UsageError, match="nodes: each waits for the one before"):
+        with pytest.raises(UsageError, match="nodes must not wait for each other in a cycle"):
             decoded(data)
         return
     again = documented.graph(decoded(data))
@@ -123,7 +123,7 @@ def test_the_way_back_of_a_loop_is_marked():
     assert list(documented.graph(loop).predecessors) == [[], [0]]
     unmarked = msgspec.structs.replace(nodes[1], back=False)
     (fault,) = documents.check(msgspec.structs.replace(loop, nodes=(nodes[0], unmarked)))
-    assert fault.startswith("nodes: each waits for the one before: ")
+    assert fault.startswith("nodes must not wait for each other in a cycle: ")
     assert "0 (merge)" in fault
     assert "1 (next)" in fault
 
@@ -142,30 +142,30 @@ def changed(*path_and_value):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (("nodes", 1, "op", 2), r"nodes[1] (product).op: there is no ops[2]"),
-        (("nodes", 1, "op", -1), r"nodes[1] (product).op: there is no ops[-1]"),
-        (("nodes", 2, "inputs", [5]), "nodes[2] (split).inputs: there is no tensors[5]"),
-        (("nodes", 3, "control", [4]), "nodes[3] (relu).control: there is no nodes[4]"),
-        (("nodes", 0, "runs", -1), "nodes[0] (weights).runs: -1.0 is negative or not finite"),
-        (("nodes", 0, "control", [0]), "nodes: each waits for the one before: 0 (weights);"),
-        (("tensors", 1, "node", 7), "tensors[1].node: there is no nodes[7]"),
-        (("tensors", 1, "bytes", -8), "tensors[1].bytes: -8 is not within 0 to 2^63 - 1"),
-        (("tensors", 1, "bytes", 1 << 63), f"tensors[1].bytes: {1 << 63} is not within"),
-        (("tensors", 3, "slot", -1), "tensors[3].slot: -1 is not within 0 to 2^31 - 1"),
-        (("tensors", 3, "slot", 1 << 31), f"tensors[3].slot: {1 << 31} is not within"),
-        (("tensors", 3, "slot", 0), "tensors[3].slot: what nodes[2] at 0 gives out is tensors[2]"),
-        (("tensors", 4, "alias", 9), "tensors[4].alias: there is no tensors[9]"),
-        (("tensors", 2, "alias", 4), "tensors[2].alias: tensors[4] has no memory of its own"),
-        (("tensors", 4, "alias", 0), "tensors[4].kind: it is a result, but tensors[0] a variable"),
-        (("ops", 1, "key", "MatMul(f32[4])"), "ops: the key 'MatMul(f32[4])' is there 2 times"),
+        (("nodes", 1, "op", 2), r"nodes[1] (product).op refers to ops[2], which does not"),
+        (("nodes", 1, "op", -1), r"nodes[1] (product).op refers to ops[-1], which does not"),
+        (("nodes", 2, "inputs", [5]), "nodes[2] (split).inputs refers to tensors[5], which does not"),
+        (("nodes", 3, "control", [4]), "nodes[3] (relu).control refers to nodes[4], which does not"),
+        (("nodes", 0, "runs", -1), "nodes[0] (weights).runs must be finite and not negative, got -1.0"),
+        (("nodes", 0, "control", [0]), "nodes must not wait for each other in a cycle: 0 (weights);"),
+        (("tensors", 1, "node", 7), "tensors[1].node refers to nodes[7], which does not exist"),
+        (("tensors", 1, "bytes", -8), "tensors[1].bytes must be between 0 and 2^63 - 1, got -8"),
+        (("tensors", 1, "bytes", 1 << 63), f"tensors[1].bytes must be between 0 and 2^63 - 1, got {1 << 63}"),
+        (("tensors", 3, "slot", -1), "tensors[3].slot must be between 0 and 2^31 - 1, got -1"),
+        (("tensors", 3, "slot", 1 << 31), f"tensors[3].slot must be between 0 and 2^31 - 1, got {1 << 31}"),
+        (("tensors", 3, "slot", 0), "tensors[3].slot must be unique for its node: slot 0 of nodes[2] is"),
+        (("tensors", 4, "alias", 9), "tensors[4].alias refers to tensors[9], which does not exist"),
+        (("tensors", 2, "alias", 4), "tensors[2].alias refers to tensors[4], which is an alias too"),
+        (("tensors", 4, "alias", 0), "tensors[4].kind must be 'variable' as in tensors[0], which it is"),
+        (("ops", 1, "key", "MatMul(f32[4])"), "ops must contain each key only once, got 'MatMul(f32[4])' 2 times"),
         (("ops", 0, "ways", 0, "threads", 0),
-         "ops[0] (MatMul(f32[4])).ways[0].threads: 0 is below 1"),
+         "ops[0] (MatMul(f32[4])).ways[0].threads must be at least 1, got 0"),
         (("ops", 0, "ways", 0, "seconds", -0.5),
-         "ops[0] (MatMul(f32[4])).ways[0].seconds: -0.5 is negative or not finite"),
+         "ops[0] (MatMul(f32[4])).ways[0].seconds must be finite and not negative, got -0.5"),
         (("ops", 0, "ways", [msgspec.structs.asdict(WAYS[1])] * 2),
-         "ops[0] (MatMul(f32[4])).ways: 2 threads shared are there 2 times"),
-        (("tensors", 0, "kind", "weight"), "Invalid enum value 'weight' - at `$.tensors[0].kind`"),
-        (("nodes", 0, "colour", "red"), "Object contains unknown field `colour` - at `$.nodes[0]`"),
+         "ops[0] (MatMul(f32[4])).ways must contain each way only once, got 2 threads shared 2 times"),
+        (("tensors", 0, "kind", "weight"), "tensors[0].kind: Invalid enum value 'weight'"),
+        (("nodes", 0, "colour", "red"), "nodes[0]: Object contains unknown field `colour`"),
     ],
 )  # fmt: skip
 def test_faults_name_the_field_and_its_value(change, fault):

@@ -37,20 +37,20 @@ def test_workers_prepare_the_same_batches(tmp_path, monkeypatch):
     assert (plain.pop("grown elsewhere"), found.pop("grown elsewhere")) == (False, True)
     assert found == plain
     assert found["read meanwhile"] == (JOBS / "torch_loaders.py").read_text()
-    assert workers.did == "7 DataLoaders have their batches prepared by 2 workers each"
+    assert workers.did == "set 2 workers in each of 7 DataLoaders"
     assert workers.left == [
         "a DataLoader of Noisy, a DataLoader of OwnNoise, a DataLoader of Rows: it draws random "
-        "numbers, and a worker would draw others",
-        "a DataLoader of SharedNoise, a DataLoader of Counting: its batches change each time, and "
-        "each worker's on their own",
-        "a DataLoader of Reading: it holds an open FileIO, which processes cannot share",
-        "a DataLoader of ReadingShared: it reads from a file that was open before, which processes "
-        "cannot share",
-        "a DataLoader of Parent: a child cannot prepare its first batch: RuntimeError: not here",
-        "a DataLoader of Stream: each worker would read an IterableDataset whole",
-        "a DataLoader of TensorDataset: it has no batch",
-        "a DataLoader of Rows: the script gives it 1 workers",
+        "numbers, and a worker would draw different numbers",
+        "a DataLoader of SharedNoise, a DataLoader of Counting: its batches differ each time "
+        "they are read, so workers would change them",
+        "a DataLoader of Reading: it has an open FileIO, which processes cannot share",
+        "a DataLoader of ReadingShared: it reads from a file that the job opened before, and "
+        "processes cannot share its position",
+        "a DataLoader of Parent: a test worker failed at the first batch: RuntimeError: not here",
+        "a DataLoader of Stream: each worker would read the whole IterableDataset",
+        "a DataLoader of TensorDataset: it has no batches",
+        "a DataLoader of Rows: the script sets num_workers=1",
     ]
     # those that were given workers, and the one that the script gave one
     assert ahead.count == 8
-    assert "a DataLoader of Rows: the script tells it 3 batches" in ahead.left
+    assert "a DataLoader of Rows: the script sets prefetch_factor=3" in ahead.left

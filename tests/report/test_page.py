@@ -277,8 +277,8 @@ def test_kinds_are_found_by_their_schema() -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"[1, 2]", "is not a dltune document"),
-        (b'{"schema": "dltune.profile/99"}', "this dltune reads"),
+        (b"[1, 2]", "is not a dltune file"),
+        (b'{"schema": "dltune.profile/99"}', "this version of dltune reads"),
         (b'{"schema": "os.path/1"}', "nothing to show"),
         (b'{"schema": "dltune.__init__/1"}', "nothing to show"),
         (b'{"schema": "dltune.profile/1", "interval": NaN}', "is not"),

@@ -165,12 +165,12 @@ def wheel(folder: Path, version: str, name: str = "tensorflow_cpu") -> Path:
 
 
 def test_a_tensorflow_that_is_too_old(plugin, tmp_path):
-    with pytest.raises(RuntimeError, match=r"2\.15\.1 is too old, 2\.16 or newer is needed"):
+    with pytest.raises(RuntimeError, match=r"2\.15\.1 is too old: dltune needs 2\.16 or newer"):
         plugin.library(wheel(tmp_path, "2.15.1"))
 
 
 def test_a_tensorflow_without_its_libraries(plugin, tmp_path):
-    with pytest.raises(RuntimeError, match="not a stock Linux wheel"):
+    with pytest.raises(RuntimeError, match="not an official Linux wheel"):
         plugin.library(wheel(tmp_path, "2.21.0"))
 
 

@@ -27,11 +27,11 @@ def losses(tmp_path: Path, name: str, settings: dict[str, str], **where: str):
         ("subclassed", 3, ""),
         pytest.param("synchronized", 2, "", marks=pytest.mark.proof),
         pytest.param("axis_1", 2, "", marks=pytest.mark.proof),
-        ("frozen", 1, "body, late: is frozen: it uses its moving statistics"),
+        ("frozen", 1, "body, late: it is frozen and uses its moving statistics"),
         pytest.param(
             "keras_2",
             0,
-            "tf_keras: uses the fused kernel by itself",
+            "tf_keras: already uses the fused kernel",
             marks=[
                 pytest.mark.proof,
                 pytest.mark.skipif(

@@ -50,16 +50,16 @@ def test_steps_at_a_time_and_input(python, tmp_path, monkeypatch):
     assert (steps.count, steps.steps) == (4, 2)
     assert sorted(steps.left) == [
         "eager: the script runs it eagerly",
-        "prime: no number from 2 to 4 divides steps_per_epoch=7",
+        "prime: steps_per_epoch=7 has no divisor from 2 to 4",
         "set: the script sets steps_per_execution itself",
         "watched: the callback CountBatches is called for each batch",
     ]
     threads = heard["input_threads"]
     assert threads.count > 0
-    assert threads.did == f"{threads.count} datasets have 3 threads of their own"
+    assert threads.did == f"set a private pool of 3 threads in {threads.count} datasets"
     assert any("sets private_threadpool_size itself" in left for left in threads.left)
     assert heard["input_prefetch"].count > 0
-    assert any("ends in a prefetch of its own" in left for left in heard["input_prefetch"].left)
+    assert any("already ends with prefetch()" in left for left in heard["input_prefetch"].left)
     assert heard["input_order"].count > 0
     assert any("sets deterministic itself" in left for left in heard["input_order"].left)
 
@@ -89,7 +89,7 @@ def test_a_policy_of_the_script_stays(tmp_path):
         "assert keras.layers.Dense(1).dtype_policy.name == 'float64'\n"
     )
     (heard,) = told(script, {"precision": "mixed_bfloat16"}).values()
-    assert (heard.count, heard.left) == (0, ["Keras: the script sets a policy itself"])
+    assert (heard.count, heard.left) == (0, ["Keras: the script sets a dtype policy itself"])
 
 
 def test_a_job_without_any_of_it_says_so(tmp_path):

@@ -52,7 +52,7 @@ def test_no_fault_of_a_step_keeps_the_next_from_its_order(
             message = event.message if event is not None else None
             assert not isinstance(message, messages.Failed), message
             if isinstance(message, messages.Complaint):
-                assert "waited for ten seconds" in message.text
+                assert "waited ten seconds" in message.text
                 waited += 1
             elif isinstance(message, messages.Graph):
                 ranks[event.process.pid, message.id] = {

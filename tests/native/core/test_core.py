@@ -200,7 +200,7 @@ def test_a_handover_is_known_until_its_run_is_over_and_not_stuck_too_soon():
 def test_what_waits_for_ever_goes_after_ten_seconds():
     said, errors = run("patience", MEMORY, 60)
     assert "went: 1" in errors
-    assert said.count("transfers waited for ten seconds") == 1
+    assert said.count("transfers waited ten seconds") == 1
 
 
 @pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])

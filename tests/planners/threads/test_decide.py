@@ -215,7 +215,7 @@ def test_ops_of_other_shapes_at_each_step_take_what_the_others_leave() -> None:
     assert [made.serial(0), made.serial(1)] == pytest.approx([1e-3, 18e-3])
     assert made.uniform(2, 1).seconds == pytest.approx(10e-3)
     (remark,) = made.remarks
-    assert remark.startswith("90% of the op time is of ops whose shapes are others at each step")
+    assert remark.startswith("90% of the op time is in ops whose shapes change at each step")
 
 
 def test_kernels_that_torch_compiled_keep_their_threads_then() -> None:
