@@ -101,7 +101,7 @@ def undecided(verdict: Verdict) -> str:
         more = verdict.needed - verdict.rounds
         told.append(f"about {more} more round{'s' * (more != 1)} would decide it")
     elif verdict.median is not None and verdict.high is not None:
-        told.append("the number of rounds that would decide it cannot be estimated")
+        told.append("the number of rounds needed cannot be estimated")
     return "; ".join(told)
 
 

@@ -176,5 +176,6 @@ def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tu
         few = f"{rounds} round{'s are' if rounds > 1 else ' is'} too few for an interval"
         return "undecided", few
     if over == "ratio" and not (sample.paired or sample.exact):
-        return "undecided", "the interval includes the limit; record more --rounds"
+        why = "the interval includes the limit; a baseline with more rounds would narrow it"
+        return "undecided", why
     return "undecided", "the interval includes the limit"

@@ -83,11 +83,6 @@ class Setting:
     framework: str | None = None
     framework_of: Callable[[str], str | None] = lambda _: None
 
-    @property
-    def frameworks(self) -> tuple[str, ...]:
-        """Names of the frameworks whose jobs it is for."""
-        return (self.framework,) if self.framework else ("tensorflow", "pytorch")
-
     def values(self, here: Circumstances) -> tuple[str, ...]:
         """What is worth trying here beside leaving it as it is, likeliest gain first."""
         return tuple(self.offers(here) if self.offers else self.ways(here))

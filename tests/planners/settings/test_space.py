@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import pytest
@@ -43,11 +44,21 @@ def test_whatever_is_to_be_tried_can_be_done_and_does_something(machine, job):
         values = setting.values(where)
         assert len(set(values)) == len(values)
         assert all(setting.means(value, where) != Means() for value in values)
+        described = {re.sub("[IJN]", r"\\d+", form) for form in setting.meanings}
+        assert all(any(re.fullmatch(form, value) for form in described) for value in values)
         assert set(setting.joins) <= {other.name for other in SPACE}
         if setting.name in ("threads", "onednn"):
             assert setting.default(where) in values
         with pytest.raises(UsageError, match=setting.name):
             setting.means("no such value", where)
+
+
+def test_each_setting_is_described_in_sentences():
+    for setting in SPACE:
+        for text in (setting.what, setting.helps):
+            assert text[0].isupper()
+            assert text.endswith(".")
+        assert setting.source
 
 
 def test_names_are_known_and_close_ones_are_offered():
