@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 
 from dltune.cli import cli
 from dltune.findings.registry import RULES
+from dltune.gate.config import Config, Limit
+from dltune.gate.metrics import METRICS
 from dltune.machine.perf import events, knl
 from dltune.machine.perf.presets import PRESETS
 from dltune.planners.settings.space import SPACE
@@ -59,6 +62,22 @@ def test_findings_settings_and_events_are_in_the_reference():
     names = [*events.HARDWARE, *events.CACHE, *events.SOFTWARE, *PRESETS]
     names += [event.name for event in knl.EVENTS]
     assert [name for name in names if f"`{name}`" not in counted] == []
+
+
+def test_the_configuration_of_gates_is_in_the_reference():
+    page = (REFERENCE / "gate.md").read_text()
+    keys = [field.name for field in dataclasses.fields(Config) if field.name != "source"]
+    keys[keys.index("limits")] = "metrics"
+    defaults = {f.name: f.default for f in dataclasses.fields(Config) if f.name in keys}
+    for key in keys:
+        (line,) = re.findall(rf"^- `{key}`: .*?(?=^- |^$)", page, re.MULTILINE | re.DOTALL)
+        default = defaults.get(key)
+        if default is not None:
+            value = f'"{default}"' if isinstance(default, str) else f"{default:g}"
+            assert f"Default:\n  `{value}`" in line or f"Default: `{value}`" in line, key
+    limits = [f.name for f in dataclasses.fields(Limit) if f.name != "metric"]
+    assert [name for name in limits if f"`{name}`" not in page] == []
+    assert [name for name in METRICS if f"| `{name}` |" not in page] == []
 
 
 def test_schemas_are_in_the_reference():
