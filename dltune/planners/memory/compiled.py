@@ -66,8 +66,8 @@ def decide(profile: Profile, found: Compiled, budget: int | None, slowdown: floa
 def _require_known(found: Compiled) -> None:
     if found.failed or not found.graphs:
         raise UsageError(
-            "the profile does not contain the memory that PyTorch's compiler keeps for the backward "
-            "pass: " + (found.failed or "no compiled graph has a backward pass"),
+            "the profile does not contain the memory that PyTorch's compiler keeps for the "
+            "backward pass: " + (found.failed or "no compiled graph has a backward pass"),
             remedy="profile the job without torch.compile and plan again",
         )
     if found.passes != 1:

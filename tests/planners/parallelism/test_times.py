@@ -68,7 +68,7 @@ def test_a_plan_of_measured_times_is_simulated_again_with_these(tmp_path: Path) 
         ({"devices": 4}, "for hosts with 4 devices, but the topology's hosts have 2"),
         (
             {"parts": found().parts[2:]},
-            f"lacks 2 of the {len(WANTED)} parts .* such as 'product' from",
+            f"lacks the times of 2 of the {len(WANTED)} parts .* such as 'product' from",
         ),
         ({"update": 0.0}, "update must be finite and above 0"),
     ],

@@ -268,5 +268,5 @@ def test_another_cluster_is_refused_before_the_job_goes_on():
     # a server that holds nothing for this worker
     idle = {"cluster": {"ps": ["a:1", "a:2"], "worker": ["a:3"]}}
     require_planned(Transfers("tac", (PLANNED,)), _told(idle))
-    with pytest.raises(UsageError, match="it has no /job:ps/task:0, /job:worker/task:0"):
+    with pytest.raises(UsageError, match="it lacks /job:ps/task:0, /job:worker/task:0"):
         require_planned(Transfers("tac", (PLANNED,)), _told({"cluster": {"chief": ["a:1"]}}))
