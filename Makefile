@@ -1,11 +1,12 @@
-# make demo: what dltune does, on a bundled ResNet-50.  make test: everything that is checked.
+# make demo: make a slow training job faster, and prove it.  make test: all checks.
 PYTHON ?= python3
 VENV := .venv
 TF216 := .venv-tf216
 TORCH := .venv-torch
 DLTUNE := $(VENV)/bin/dltune
-# half the script's own batch: five minutes are for everything
-DEMO := $(VENV)/bin/python scripts/train_resnet50.py --batch 32
+# make demo FRAMEWORK=torch: the same with PyTorch
+FRAMEWORK ?= tensorflow
+TORCH_VERSION := 2.13.0
 PIP := -m pip --disable-pip-version-check --quiet
 PYTHON_FILES := dltune tests scripts
 # Keras 2 for a test, of the TensorFlow that is there; it asks for tensorflow, tensorflow-cpu is the same
@@ -24,16 +25,16 @@ MAKEFLAGS += --jobs=2
 .PHONY: help venv horovod demo test proof lint docs gate clean
 
 help:
-	@echo "make demo    install into $(VENV), then profile, plan, bench and tune a bundled ResNet-50:"
-	@echo "             five minutes and a page, demo/report.html"
-	@echo "make test    install, then the linters and the whole test suite"
-	@echo "make proof   the long matrices of tests, hours; goes on where it was interrupted"
-	@echo "make lint    ruff and mypy alone"
-	@echo "make docs    the documentation as a site, build/site/index.html"
-	@echo "make gate    has the last commit made dltune itself slower? (BASE=REF: since another one)"
-	@echo "make venv    the environment alone ($(VENV))"
-	@echo "make horovod build Horovod for it (minutes, once) and install it"
-	@echo "make clean   remove the environments, the demo's files and all caches here"
+	@echo "make demo    install what it needs, then find out why a training job is slow and prove"
+	@echo "             the gain: four minutes, and a page, demo/report.html (FRAMEWORK=torch: PyTorch)"
+	@echo "make test    install everything, then run the linters and all tests"
+	@echo "make proof   run the long test matrices (hours); continues after an interruption"
+	@echo "make lint    run ruff and mypy"
+	@echo "make docs    build the documentation as a site, build/site/index.html"
+	@echo "make gate    compare dltune's own speed with the commit before (BASE=REF: with another)"
+	@echo "make venv    install the environment for development ($(VENV))"
+	@echo "make horovod build and install Horovod in it (minutes, once)"
+	@echo "make clean   remove the environments, the demo's files and all caches"
 
 venv: $(VENV)/.installed
 
@@ -42,18 +43,31 @@ venv: $(VENV)/.installed
 INSTALLING = $(@D)/.installing
 BEGIN = @if test -e $(INSTALLING); then rm -rf $(@D); fi; \
     mkdir -p $(@D) && touch $(INSTALLING) && $(PYTHON) -m venv $(@D)
+SIZE = echo "installed: $$(du -sm $(@D) | cut -f 1) MB in $(@D)"
 # pip that fails leaves what was there
 FAILED = || { test $$? -gt 128 || rm -f $(INSTALLING); false; }
 END = @rm -f $(INSTALLING) && touch $@
 
+CHECK_PYTHON = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+    "dltune needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + \
+    "; call make PYTHON=...")'
+
 $(VENV)/.installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
-	    "dltune needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + \
-	    "; call make PYTHON=...")'
-	@echo "installing into $(VENV) (TensorFlow's wheel is large: a minute or two)"
+	$(CHECK_PYTHON)
+	@echo "installing everything for development into $(VENV) (some minutes)"
 	$(BEGIN)
 	@$(VENV)/bin/python $(PIP) install --editable '.[dev]' $(FAILED)
 	@$(TF_KERAS)
+	$(END)
+
+# only what the demo needs
+$(VENV)/.demo-tensorflow: EXTRAS := [tensorflow]
+$(VENV)/.demo-%: pyproject.toml
+	$(CHECK_PYTHON)
+	@echo "installing dltune$(EXTRAS) into $(VENV) (a minute or two)"
+	$(BEGIN)
+	@$(VENV)/bin/python $(PIP) install --editable '.$(EXTRAS)' $(FAILED)
+	@$(SIZE)
 	$(END)
 
 horovod: $(VENV)/.horovod
@@ -71,30 +85,28 @@ $(TF216)/.installed:
 
 $(TF216): $(TF216)/.installed
 
-# PyTorch's build for CPUs; its usual one, for GPUs, is twenty times as large
-$(TORCH)/.installed:
-	@echo "installing PyTorch into $(TORCH) for the tests"
+# PyTorch's build for CPUs where the package index has it; the default build is many times as large
+$(TORCH)/.torch:
+	@echo "installing PyTorch $(TORCH_VERSION) into $(TORCH)"
 	$(BEGIN)
-	@$(TORCH)/bin/python $(PIP) install 'torch==2.13.0+cpu' numpy || (rm -rf $(TORCH) && mkdir $(TORCH) && \
-	    echo "no build of PyTorch 2.13 for CPUs at the package index (PIP_EXTRA_INDEX_URL may name" \
-	    "another): the tests that use it are skipped")
-	@$(TORCH)/bin/python $(PIP) install pykeen skorch scikit-learn || \
-	    echo "no PyKEEN or skorch: the tests of other people's programs are skipped"
+	@$(TORCH)/bin/python $(PIP) install 'torch==$(TORCH_VERSION)+cpu' numpy 2>/dev/null || { \
+	    echo "the package index has no CPU build of PyTorch; installing the default build (some GB;" \
+	    "PIP_EXTRA_INDEX_URL can name another index)"; \
+	    $(TORCH)/bin/python $(PIP) install 'torch==$(TORCH_VERSION)' numpy; } $(FAILED)
+	@$(TORCH)/bin/python -c 'import torch; print("PyTorch", torch.__version__)'
+	@$(SIZE)
 	$(END)
+
+$(TORCH)/.installed: $(TORCH)/.torch
+	@$(TORCH)/bin/python $(PIP) install pykeen skorch scikit-learn || \
+	    echo "PyKEEN or skorch cannot be installed: the tests of other people's programs are skipped"
+	@touch $@
 
 $(TORCH): $(TORCH)/.installed
 
-# tune ends with 2 where a machine is too slow for its budget: the page is made all the same
-demo: venv
-	@mkdir -p demo
-	$(DLTUNE) profile --overwrite --top 6 -o demo/profile.json -- $(DEMO)
-	$(DLTUNE) plan --overwrite demo/profile.json -o demo/plan.json
-	$(DLTUNE) bench --overwrite --against default,recommended,plan --no-one-core --rounds 6 \
-	    --seconds-per-turn 1 --plan demo/plan.json -o demo/bench.json -- $(DEMO)
-	$(DLTUNE) tune --overwrite --only batch_norm,onednn_primitives --budget 100s \
-	    --profile demo/profile.json -o demo/tuned.json -- $(DEMO) || test $$? = 2
-	$(DLTUNE) report --overwrite demo/profile.json demo/plan.json demo/bench.json \
-	    $$(ls demo/tuned.json 2>/dev/null) -o demo/report.html
+# an environment for development has dltune and TensorFlow, too
+demo: $(if $(wildcard $(VENV)/.installed),,$(VENV)/.demo-$(FRAMEWORK)) $(if $(filter torch,$(FRAMEWORK)),$(TORCH)/.torch)
+	@$(VENV)/bin/python scripts/examples/demo.py --framework $(FRAMEWORK)
 
 # ruff's cache keeps the import order of before a package came: 0.2 s without it
 lint: venv

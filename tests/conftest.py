@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=proofs)
         items[:] = [item for item in items if item not in proofs]
     items.sort(key=lambda item: item.get_closest_marker("tensorflow") is None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the reasons for skipped tests, and the number of tests for each."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped tests by reason", sep="-")
+    for reason, tests in reasons.most_common():
+        terminalreporter.line(f"{tests:4} {'test ' if tests == 1 else 'tests'} {reason}")
 
 
 # a suite started in the background ignores these and hands that on; the jobs here must hear them
