@@ -58,7 +58,7 @@ def test_more_ranks_train_on_the_same_batch_each_on_its_own_cores(tmp_path: Path
     assert not mine & others
     said = (tmp_path / "out").read_text()
     assert "settings: ranks=2, horovod=gloo" in said
-    assert "not in force" not in said
+    assert "not in effect" not in said
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"{}", "dltune.gate-baseline"),
         (msgspec.json.encode(baseline(schema="dltune.gate-baseline/2")), "this version of dltune reads"),
-        (msgspec.json.encode(baseline(schema="dltune.profile/1")), "is a 'dltune.profile/1'"),
+        (msgspec.json.encode(baseline(schema="dltune.profile/1")), "is a dltune.profile file, but a dltune.gate-baseline"),
         (msgspec.json.encode(baseline(measured=())), "measured must not be empty"),
         (
             msgspec.json.encode(baseline(measured=(doc.Measured("time", "s", ()),))),
