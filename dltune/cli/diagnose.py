@@ -52,7 +52,10 @@ PID_SECONDS = 20.0
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing output files.")
 @click.option(
-    "--pid", type=click.IntRange(min=1), help="Observe this running process and its children."
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="Observe this running process and its children.",
 )
 @click.option("--keep-running", is_flag=True, help="Let the job continue after the diagnosis.")
 @click.option("--verbose", is_flag=True, help="Show the job's own output on stderr.")

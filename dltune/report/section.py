@@ -74,15 +74,15 @@ def findings(found: Sequence[Finding]) -> Markup:
     """Each: what is claimed, the evidence, what it costs, what to do, and what that is expected to
     bring."""
     if not found:
-        return tag("p", "Nothing was found to be wrong.")
+        return tag("p", "No problem was found.")
     return tag("ol", *map(_finding, found))
 
 
 def _finding(finding: Finding) -> Markup:
     evidence = f" {sentence(finding.evidence)}" if finding.evidence else ""
     lines = [
-        f"costs {costs}" if (costs := cost(finding)) else "",
-        finding.fix or "",
+        f"cost: {costs}" if (costs := cost(finding)) else "",
+        f"fix: {finding.fix}" if finding.fix else "",
         f"expected: {brings}" if (brings := gain(finding)) else "",
     ]
     return tag(
