@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from dltune.documents.horovod import Distribution, Horovod, Rank, ThreadUse, Timeline
+from dltune.documents.horovod import Distribution, Evidence, Horovod, Rank, ThreadUse, Timeline
 from dltune.machine import cpulist
 from dltune.tables import Bar, Cell, Key, Table, columns
+
+# the background thread was found by
+EVIDENCE: dict[Evidence, str] = {"init": "hvd.init()", "stack": "stack", "name": "thread name"}
 
 
 def ranks(report: Horovod) -> Table:
@@ -28,7 +31,7 @@ def ranks(report: Horovod) -> Table:
             f"{rank.cpu:.0%}",
             f"CPU {cpulist.show(rank.cpus)}" + (", bound" if rank.bound else ""),
             str(rank.background or "not found"),
-            " and ".join(rank.evidence),
+            " and ".join(EVIDENCE[found] for found in rank.evidence),
             _ended(rank),
         )
         for rank in report.ranks

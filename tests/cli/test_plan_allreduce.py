@@ -176,7 +176,7 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
 def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
     other = write(tmp_path / "other.json", bare(synthetic.machine(4)))
     refused(
-        dltune(profiled(tmp_path), reported(tmp_path), "--into", other), "4 cores", "write a plan"
+        dltune(profiled(tmp_path), reported(tmp_path), "--into", other), "4 cores", "write a separate plan"
     )
     graphs = write(tmp_path / "graphs.json", bare(MACHINE, signatures=("else",)))
     refused(dltune(profiled(tmp_path), reported(tmp_path), "--into", graphs), "other graphs")
@@ -267,7 +267,7 @@ def test_what_was_measured_must_compare(tmp_path: Path) -> None:
 def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("mine")
     profile, report = profiled(tmp_path), reported(tmp_path)
-    refused(dltune(profile, report), "plan.json exists")
+    refused(dltune(profile, report), "plan.json already exists")
     assert (tmp_path / "plan.json").read_text() == "mine"
     assert dltune(profile, report, "--overwrite").returncode == 0
 

@@ -163,8 +163,8 @@ def observed(report: Horovod) -> Observed:
     if network is None:
         network = NETWORKS[controller]
         assumed.append(
-            "transfer times are assumed (a typical single machine): the report has no timeline, or "
-            "too few transfers in it"
+            "transfer times of a typical single machine are assumed: the report has no timeline, "
+            "or too few transfers in it"
         )
     free, busy = _wakes(report.ranks, need)
     if busy is None:

@@ -17,6 +17,7 @@ from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.topology import Topology, traverse
 from dltune.planners.shown import counted
+from dltune.words import size
 
 # More bins must make the step shorter by this part: each is a negotiation and a transfer more.
 WORTH = 0.005
@@ -88,7 +89,7 @@ def ordered(
             )
         )
         reasons.append(
-            f"{name}: {len(call.gradients)} gradients of {call.bytes} bytes ({call.scope}); "
+            f"{name}: {call.scope} reduces {len(call.gradients)} gradients ({size(call.bytes)}); "
             f"traversed {found.nodes} nodes and {found.edges} edges of the graph in "
             f"{found.seconds * 1e3:.0f} ms"
         )
@@ -107,7 +108,7 @@ def ordered(
             best[len(bins)] = min(s, best.get(len(bins), s))
         others = ", ".join(f"{k}: {s * 1e3:.1f} ms" for k, s in sorted(best.items())[:6])
         reasons.append(
-            f"{name}: {counted(len(chosen[index]), 'bin')} of at most {threshold} bytes for "
+            f"{name}: {counted(len(chosen[index]), 'bin')} of at most {size(threshold)} for "
             f"{call.scope}; predicted step by number of bins: {others}"
         )
         if cut := [s for bins, s in zip(way, seconds, strict=True) if pieces(bins)]:
