@@ -176,7 +176,9 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
 def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
     other = write(tmp_path / "other.json", bare(synthetic.machine(4)))
     refused(
-        dltune(profiled(tmp_path), reported(tmp_path), "--into", other), "4 cores", "write a separate plan"
+        dltune(profiled(tmp_path), reported(tmp_path), "--into", other),
+        "4 cores",
+        "write a separate plan",
     )
     graphs = write(tmp_path / "graphs.json", bare(MACHINE, signatures=("else",)))
     refused(dltune(profiled(tmp_path), reported(tmp_path), "--into", graphs), "other graphs")
