@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def count(value: float | None) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     return "?" if seconds is None else f"{seconds * 1e3:.3g} ms"
+
+
+def signal_name(number: int) -> str:
+    """Return "SIGKILL" for 9, and "signal 40" for a number without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def file_name(path: str) -> str:

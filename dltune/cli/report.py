@@ -11,13 +11,16 @@ from dltune.cli.results import require_apart
 from dltune.errors import UsageError
 
 
-@click.command("report")
+@click.command(
+    "report",
+    epilog="\b\nExample:\n  dltune report profile.json plan.json bench.json -o report.html",
+)
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where the page goes  [default: report.html, unless --perfetto is given].",
+    help="Write the page to PATH (default: report.html, unless --perfetto is given).",
 )
 @click.option(
     "--perfetto",
@@ -29,10 +32,11 @@ from dltune.errors import UsageError
 def command(
     files: tuple[Path, ...], output: Path | None, perfetto: Path | None, overwrite: bool
 ) -> None:
-    """One HTML page of any dltune documents, that needs no network and nothing beside it.
+    """Write an HTML page, or a timeline for Perfetto, from dltune documents.
 
-    FILES: profiles, plans and results, in any order. What belongs together is shown together: a
-    profile with the plan that was made from it, and a plan with the bench that measured it.
+    FILES are profiles, plans and results, in any order. The page is one file and needs no
+    network. It shows related documents together: a profile with its plan, and a plan with the
+    benchmark that measured it.
     """
     from dltune.documents.files import claim
     from dltune.report.reading import read

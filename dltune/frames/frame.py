@@ -23,7 +23,8 @@ def frame(table: Table) -> pandas.DataFrame:
         import pandas
     except ImportError:
         raise UsageError(
-            "pandas is not installed", remedy="pip install 'dltune[pandas]', or use show --csv"
+            "pandas is not installed",
+            remedy="install it (pip install 'dltune[pandas]'), or use dltune show --csv",
         ) from None
     cells = list(zip(*table.rows(), strict=True)) or [()] * len(table.columns)
     return pandas.DataFrame(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from signal import Signals
 
 from dltune.documents.horovod import Distribution, Evidence, Horovod, Rank, ThreadUse, Timeline
 from dltune.machine import cpulist
 from dltune.tables import Bar, Cell, Key, Table, columns
+from dltune.words import signal_name
 
 # the background thread was found by
 EVIDENCE: dict[Evidence, str] = {"init": "hvd.init()", "stack": "stack", "name": "thread name"}
@@ -45,7 +45,7 @@ def _ended(rank: Rank) -> str:
     after = f"after {rank.ended_after:.1f} s"
     if rank.ended is None:
         return after
-    by = Signals(-rank.ended).name if rank.ended < 0 else f"exit code {rank.ended}"
+    by = signal_name(-rank.ended) if rank.ended < 0 else f"exit code {rank.ended}"
     return f"{after}, {by}"
 
 

@@ -117,7 +117,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
         if there is None:
             remark = (
                 f"no timeline of the plan: it is for {plan.machine_name} with {plan.cores} cores, "
-                "whose description is not at hand"
+                "whose description is missing"
             )
         else:
             made = transferred(made, there)

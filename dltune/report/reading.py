@@ -45,7 +45,7 @@ def read(paths: Sequence[Path]) -> Context:
         kind, _, _ = files.schema(path).rpartition("/")
         if kind not in known():
             raise UsageError(
-                f"{path} is a {kind!r} document, of which there is nothing to show",
+                f"{path} is a {kind!r} document, which a report cannot show",
                 remedy=f"name files of: {', '.join(known())}",
             )
         document: msgspec.Struct = module(kind).load(path)

@@ -53,7 +53,7 @@ def test_a_page_by_default(folder: Path) -> None:
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
     again = dltune(folder, "profile.json")
     assert again.returncode == 2
-    assert "report.html exists" in again.stderr
+    assert "report.html already exists" in again.stderr
     assert dltune(folder, "profile.json", "--overwrite").returncode == 0
 
 

@@ -25,7 +25,7 @@ def _made(kind: ms.Type, draw: random.Random) -> Any:
 
     match kind:
         case ms.StructType() | ms.DataclassType():
-            return kind.cls(*(_made(field.type, draw) for field in kind.fields))
+            return kind.cls(**{field.name: _made(field.type, draw) for field in kind.fields})
         case ms.UnionType():
             return _made(draw.choice(kind.types), draw)
         case ms.VarTupleType():

@@ -203,4 +203,4 @@ except dltune.errors.UsageError as error:
     first, second, third = _python(code, written["dltune.profile"]).splitlines()
     assert first == "[]"
     assert second == "False"
-    assert third.startswith("pandas is not installed pip install 'dltune[pandas]'")
+    assert third.startswith("pandas is not installed install it (pip install 'dltune[pandas]')")

@@ -25,8 +25,8 @@ def test_everything_is_there_and_nothing_of_it_is_markup():
         "let it sleep",
         "Rank 0: 0.75 cores",
         "background: 25% of a core",
-        "after 4.5 s: -9",
-        "init and stack",
+        "after 4.5 s, SIGKILL",
+        "hvd.init() and stack",
         "CPU 0-1, bound",
         "20 collectives",
         "90% of them empty",
@@ -44,5 +44,5 @@ def test_a_timeline_alone():
     text = shown(
         Horovod(SCHEMA, "", "", (), "", "", {}, False, (), timeline, ())
     )  # fmt: skip
-    assert "Nothing was found to be wrong" in text
+    assert "No problem was found" in text
     assert "0 collectives" in text

@@ -94,8 +94,8 @@ def test_a_page_draws_as_much_as_there_is_room_for() -> None:
     assert [one.label for one in found.devices] == [one.label for one in busy]
     assert [one.label for one in found.links] == [f"l{n}" for n in range(24, 30)], "the busiest"
     text = str(schedules.schedule(Schedule("x", [*busy, *idle], links), "s"))
-    assert "5 of 95 devices have nothing to do." in text
-    assert "Drawn are 6 of 29 links." in text
+    assert "5 of 95 devices are idle." in text
+    assert "Shown: 6 of 29 links." in text
     many = Schedule("x", [lane("a", schedules.MOST - 1), lane("b", 2), lane("c", 1)], [])
     assert [one.label for one in schedules.within(many).devices] == ["a"]
 
@@ -107,6 +107,6 @@ def test_names_in_pictures_are_shown_and_never_obeyed() -> None:
     assert "<script" not in text
     assert text.count("<rect") == 2 + 2 + 2, "parts, their edges, and the legend"
     named = tiles(Tiles("t", [f"d{n}" for n in range(NAMED + 1)], picture.tiles[:0]))
-    assert "Each of the 33 devices has a colour" in str(named)
+    assert "Each of the 33 devices has its own colour" in str(named)
     line = Schedule(evil, [Lane(evil, [Work(evil, evil, 0, 1)])], [])
     assert "<script>alert" not in str(schedules.schedule(line, "s"))

@@ -55,8 +55,9 @@ def test_the_page_tells_of_tensors_and_efficiency(context: Context) -> None:
     (section,) = (e for e in found.of("section") if e.attributes["id"] == "profile-timeline0")
     # two seconds of transfers, then two of ops
     assert (
-        "took 4000.0 ms, of at least 2000.0 ms (L: its ops, or its busiest link, alone) and at "
-        "most 4000.0 ms (U: nothing overlaps): its efficiency E is 0.00" in section.text
+        "took 4000.0 ms. The lower bound is 2000.0 ms (L: only its ops, or only its busiest link), "
+        "and the upper bound 4000.0 ms (U: nothing overlaps). Its efficiency E is 0.00"
+        in section.text
     )
     (source,) = (e for e in found.of("script") if e.attributes.get("id") == "profile-slices0")
     drawn = json.loads(source.text)

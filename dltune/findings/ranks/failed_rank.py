@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
@@ -10,6 +9,7 @@ from dltune.documents.horovod import Rank
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.job.last_words import tells_of_another
+from dltune.words import signal_name
 
 
 @rule(
@@ -57,8 +57,5 @@ def _how(rank: Rank) -> str:
     if rank.ended is None:
         return "ended"
     if rank.ended < 0:
-        try:
-            return f"was ended by {signal.Signals(-rank.ended).name}"
-        except ValueError:
-            return f"was ended by signal {-rank.ended}"
+        return f"was ended by {signal_name(-rank.ended)}"
     return f"ended with exit code {rank.ended}"

@@ -54,7 +54,10 @@ def _figure(one: Tile, drawing: Tiles) -> Markup:
 def _legend(drawing: Tiles) -> Markup:
     count = len(drawing.colours)
     if count > NAMED:
-        return tag("p", f"Each of the {count} devices has a colour, which tells its name.")
+        return tag(
+            "p",
+            f"Each of the {count} devices has its own colour; point at a tile to see its device.",
+        )
     items = []
     for number, name in enumerate(drawing.colours):
         fill = _colour(number, count)

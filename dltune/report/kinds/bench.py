@@ -44,7 +44,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
         remarks += [f"{sentence}." for sentence in tables.by_chance(bench)]
     plan = plan_behind(bench, context)
     if plan is None and context.of(Plan):
-        remarks.append("This comparison was of another plan than those on this page.")
+        remarks.append("This comparison used a plan that is not on this page.")
     if plan and files.digest(plan) != bench.plan:
         remarks.append("This comparison was made before settings were put into the plan.")
     return Shown(
@@ -109,9 +109,9 @@ def _steps(bench: Bench) -> Markup:
     """Of each setting all steps, and E of each where transfers are ordered."""
     times = {s.name: [t * 1e3 for turn in s.turns for t in turn.steps] for s in measured(bench)}
     overlaps = {s.name: found for s in measured(bench) if (found := tables.scheduling(s))}
-    drawn = [cdf("Steps that took at most so long", times, " ms")]
+    drawn = [cdf("Share of steps that took at most this long", times, " ms")]
     if overlaps:
-        caption = "Steps whose efficiency of transfers (E) was at most so much"
+        caption = "Share of steps with at most this transfer efficiency (E)"
         drawn.append(cdf(caption, overlaps))
     return joined(drawn)
 

@@ -117,6 +117,6 @@ def _rounds(result: Result) -> Markup:
         ]
         drawn.append(captioned(short(metric), plot.draw(*marks)))
     if not drawn:
-        return tag("p", "Every metric is exact: one value tells all.")
+        return tag("p", "Every metric is exact: one measurement is enough.")
     names = [(f"line stroke{index % 8}", short(side)) for index, side in enumerate(result.measured)]
     return joined([legend(names), *drawn])

@@ -45,9 +45,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
             if timeline:
                 identifier = f"{loaded.prefix}-{name}-schedule"
                 body = schedule(timeline, f"{identifier}-drawn")
-                sections.append(Section(identifier, "What devices do when", body))
+                sections.append(Section(identifier, "Device schedule", body))
     if context.of(Profile) and plan.signatures and not profiles_of(plan, context):
-        remarks.append("This plan is for other graphs than those of the profiles on this page.")
+        remarks.append("This plan was made for graphs that are not in the profiles on this page.")
     return Shown(
         title=f"Plan {loaded.path.name}",
         head=[

@@ -36,7 +36,9 @@ def show(loaded: Loaded, context: Context) -> Shown:
     sections = [Section(f"{at}-steps", "Steps", steps(profile, at))]
     found = look(Seen(profile=analysis))
     if found:
-        sections.append(Section(f"{at}-findings", "What costs the step its time", findings(found)))
+        sections.append(
+            Section(f"{at}-findings", "Where the step spends its time", findings(found))
+        )
     if analysis.top(1):
         chosen = ops.choices(analysis, plan)
         point = (
@@ -133,7 +135,7 @@ def _remarks(profile: Profile, simulations: Simulations) -> list[str]:
         found.append(simulated[0].upper() + simulated[1:])
     if simulations.calibration and simulations.calibration.doubtful:
         found.append(
-            "Ops took very different times in the job and one by one, as when something else runs "
-            "on the machine: simulated times are doubtful."
+            "Ops took very different times in the job and when they were measured one by one, "
+            "probably because other programs ran on the machine. Simulated times are unreliable."
         )
     return found

@@ -55,8 +55,8 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
         *((style, f"{name}: {size:.0f} MiB") for style, size, name in levels),
     ]
     note = (
-        "The estimate holds each op's output from its start until its last reader has ended. "
-        "Memory that kernels take while they run, and outputs written over an input, are not in "
-        "the graph; the measured peak has both."
+        "The estimate keeps each op's output from its start to the end of its last reader. It "
+        "does not contain temporary memory of kernels, or outputs that overwrite an input; the "
+        "measured peak contains both."
     )
     return joined([*figures, legend(names), tag("p", note, class_="note")])

@@ -52,13 +52,13 @@ def within(shown: Schedule) -> Schedule:
 def _left_out(shown: Schedule, drawn: Schedule) -> Iterable[str]:
     working = [lane for lane in shown.devices if lane.works]
     if idle := len(shown.devices) - len(working):
-        yield f"{idle} of {counted(len(shown.devices), 'device')} have nothing to do"
+        yield f"{idle} of {counted(len(shown.devices), 'device')} are idle"
     for what, some, every in (
         ("device", drawn.devices, working),
         ("link", drawn.links, shown.links),
     ):
         if len(some) < len(every):
-            yield f"Drawn are {len(some)} of {counted(len(every), what)}"
+            yield f"Shown: {len(some)} of {counted(len(every), what)}"
 
 
 def encoded(shown: Schedule, heavy: Sequence[str]) -> bytes:

@@ -39,7 +39,7 @@ def steps(profile: Profile, prefix: str) -> Markup:
             body += [tag("h4", "Wall time of ", name), divided(parts)]
         if step.lines:
             lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
-            heads = columns("line", ">share of looks")
-            table = Table("lines of Python seen between executions", heads, lines)
+            heads = columns("line", ">share of samples")
+            table = Table("lines of Python sampled between executions", heads, lines)
             body.append(html(table, f"{prefix}-lines-{step.signature}"))
     return joined(body)

@@ -18,8 +18,8 @@ def transfers(profile: Profile, step: Step) -> Iterator[str]:
     if not found.links:
         return
     yield (
-        "In the rows of links a tensor's bar begins when the one before it had come, or when it "
-        "was asked for, and ends when it had come; others may have travelled meanwhile."
+        "In the rows of links, a tensor's bar starts when the previous tensor arrived, or when "
+        "the tensor was requested, and ends when it arrived. Other tensors can overlap with it."
     )
     came = {piece.node: piece.end for link in found.links for piece in link.slices}
     loads: dict[str, int] = {}
@@ -31,8 +31,8 @@ def transfers(profile: Profile, step: Step) -> Iterator[str]:
     ops = [(s.start, s.end) for s in found.slices if kind(step.nodes[s.node].type) not in waits]
     bounds = Bounds.run(ops, loads.values())
     yield (
-        f"The measured execution took {found.end / 1e6:.1f} ms, of at least "
-        f"{bounds.lower / 1e6:.1f} ms (L: its ops, or its busiest link, alone) and at most "
-        f"{bounds.upper / 1e6:.1f} ms (U: nothing overlaps): its efficiency E is "
+        f"The measured execution took {found.end / 1e6:.1f} ms. The lower bound is "
+        f"{bounds.lower / 1e6:.1f} ms (L: only its ops, or only its busiest link), and the upper "
+        f"bound {bounds.upper / 1e6:.1f} ms (U: nothing overlaps). Its efficiency E is "
         f"{bounds.efficiency(found.end):.2f}."
     )
