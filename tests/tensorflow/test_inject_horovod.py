@@ -170,13 +170,17 @@ ORDERS = [
     [
         ([[2], [3, 4]], ["float32"] * 2, (ORDERS[0]["bins"], "")),
         ([[5]], ["float32"], (ORDERS[1]["bins"], "")),
-        ([[5]], ["float16"], (None, "gradient 0 is float16[5], in the plan float32[5]")),
+        ([[5]], ["float16"], (None, "gradient 0 is float16[5], but float32[5] in the plan")),
         (
             [[2], [3]],
             ["float32"] * 2,
             (None, "gradient 1 is float32[3], but float32[3, 4] in the plan"),
         ),
-        ([[1]] * 3, ["float32"] * 3, (None, "it reduces 3 dense gradients, but the plan has 1 or 2")),
+        (
+            [[1]] * 3,
+            ["float32"] * 3,
+            (None, "it reduces 3 dense gradients, but the plan has 1 or 2"),
+        ),
         ([[None]], ["float32"], (None, "some shapes of its gradients are unknown before it runs")),
         ([None], ["float32"], (None, "some shapes of its gradients are unknown before it runs")),
     ],
