@@ -246,7 +246,7 @@ WRONG = {
     "measured and a command": (["check", "gate.toml", "--measured", "x", *JOB], "baseline"),
     "steps of a command without any": (
         ["record", "-o", "b.json", "--config", "steps.toml", *JOB],
-        "never imported TensorFlow",
+        "neither imported TensorFlow nor",
     ),
     "a build that fails": (
         ["ab", "--base", "base", "--config", "build.toml", *JOB],
