@@ -178,8 +178,8 @@ def test_what_runs_a_third_time_reads_what_ran_just_before(regularised, losses, 
 def test_a_budget_that_cannot_be_met_is_refused_with_the_least_that_can(regularised, tmp_path):
     refused = dltune("plan", "memory", regularised, "--budget", "1MiB", "-o", tmp_path / "plan")
     assert refused.returncode == 2
-    assert "1.0 MiB are too few" in refused.stderr
-    assert "give --budget" in refused.stderr
+    assert "for the step exceed 1.0 MiB" in refused.stderr
+    assert "pass --budget" in refused.stderr
     assert not (tmp_path / "plan").exists()
 
 

@@ -305,7 +305,7 @@ def test_a_job_in_less_memory(profiled: Done, plain: list[str], tmp_path: Path) 
     assert planned.returncode == 0, planned.stderr
     assert "predicted peak of the framework's allocator" in planned.stdout
     shown = dltune("show", plan)
-    assert "what is computed again" in shown.stdout
+    assert "recomputed results" in shown.stdout
     # an epoch has 16 steps, and its loader draws a seed before the first
     job = [*JOB, "--steps", 40, "--losses", tmp_path / "losses"]
     outcome = tmp_path / "outcome.json"

@@ -201,4 +201,4 @@ def test_profiled_planned_and_run(plain, tmp_path):
         [*running, "--", *train, "--workers", "2"], capture_output=True, text=True
     )
     assert other.returncode == 2
-    assert "it has /job:worker/task:1 besides" in other.stderr
+    assert "it also has /job:worker/task:1" in other.stderr
