@@ -54,9 +54,7 @@ def test_a_command_that_there_is_not(tmp_path: Path) -> None:
 
 
 def test_unknown_settings(tmp_path: Path) -> None:
-    refused(
-        dltune(tmp_path, "--only", "treads", *JOB), "no setting 'treads'", "use threads"
-    )
+    refused(dltune(tmp_path, "--only", "treads", *JOB), "no setting 'treads'", "use threads")
     refused(dltune(tmp_path, "--without", "alocator", *JOB), "no setting 'alocator'", "allocator")
 
 

@@ -12,7 +12,7 @@ import pytest
 from dltune.documents import gate as doc
 from dltune.gate import drift, figures, history
 
-SPREAD = 0.049  # of the log ratio of launches, as docs/explanation/decisions/gate-launches.md has it
+SPREAD = 0.049  # of the log ratio of launches: docs/explanation/decisions/gate-launches.md
 
 
 def commit(day: int) -> doc.Revision:

@@ -1,6 +1,6 @@
 """False alarms and misses on recorded steps of a real training job, on a noisy machine.
 
-docs/research/benchmarks.md has the figures of `python scripts/gate_power.py`; these trials are fewer.
+docs/research/benchmarks.md has the figures of `python scripts/gate_power.py`, from more trials.
 """
 
 from __future__ import annotations
