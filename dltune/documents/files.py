@@ -35,6 +35,14 @@ NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 # bytes, also of what a compressed file holds
 LONGEST = 1 << 30
 _GZIP, _PART = b"\x1f\x8b", 1 << 24
+# a decoder's sentence, and a plainer one
+_PLAIN: Final = {
+    r"^Object contains unknown field": "unknown field",
+    r"^Object missing required field (.*)": r"the field \1 is missing",
+    r"^Expected (.*), got (.*)": r"must be \1, got \2",
+    r"^Invalid enum value": "unknown value",
+    r"^Input data was truncated": "the JSON data is truncated",
+}
 _REMEDY = "name another file, or create it again with dltune"
 _OUTPUT = "choose another output path, or check its permissions and the free space"
 
@@ -145,8 +153,10 @@ def _fault(data: bytes, error: Exception) -> str:
 
 
 def located(error: Exception) -> str:
-    """The decoder's sentence, with the path of the field first: "settings.intra: Expected ..."."""
+    """The decoder's sentence in plain words, with the path of the field first, where it has one."""
     text, _, where = str(error).partition(" - at `$")
+    for words, plain in _PLAIN.items():
+        text = re.sub(words, plain, text)
     where = where.rstrip("`").lstrip(".")
     return f"{where}: {text}" if where else text
 

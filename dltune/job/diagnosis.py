@@ -108,7 +108,7 @@ def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
         return crash
     if not seen.pythons:
         return _error(
-            "dltune could not attach to the job: it starts no Python, or starts it with -I or "
+            "could not attach to the job: it starts no Python, or starts it with -I or "
             "-S, or replaces PYTHONPATH",
             "use a Python job with TensorFlow or PyTorch that keeps the PYTHONPATH from its "
             "environment",

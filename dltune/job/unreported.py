@@ -27,7 +27,7 @@ def require_all_reported(
     if (pid := unreported(session, reported, frameworks or tuple(TITLES))) is not None:
         title = TITLES.get(loaded(pid) or "", "a framework")  # it may have ended meanwhile
         raise UsageError(
-            f"dltune could not attach to pid {pid}, which runs {title}: its Python was started "
+            f"could not attach to pid {pid}, which runs {title}: its Python was started "
             "with -I, -S or -E, or with another PYTHONPATH",
             remedy="start Python without these options, with the PYTHONPATH from its environment",
         )

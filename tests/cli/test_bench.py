@@ -95,7 +95,7 @@ def test_a_plan_for_another_machine(plan: Path) -> None:
 def test_a_job_that_is_no_python(plan: Path, tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
     done = dltune("--plan", plan, "-o", output, "--", "true")
-    refused(done, ": dltune could not attach to the job")
+    refused(done, ": could not attach to the job")
     # of all jobs, which end at once, the one that was seen first
     assert re.search(r"under (default|recommended|uniform|plan|1core): ", done.stderr)
     assert not output.exists()
@@ -113,7 +113,7 @@ def test_a_job_that_tells_nothing_is_ended(plan: Path, tmp_path: Path) -> None:
     done = dltune(
         "--plan", plan, "--wait", 3, "--", "sh", "-c", f"echo $$ >> {mark}; exec sleep 600"
     )
-    refused(done, "no message for 3 s", "dltune could not attach to the job")
+    refused(done, "no message for 3 s", "could not attach to the job")
     for pid in mark.read_text().split():
         assert not Path(f"/proc/{pid}").exists()
 

@@ -87,10 +87,10 @@ def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"{", "is not a dltune.profile file"),
         (b'{"schema": "dltune.profile/3"}', "this version of dltune reads"),
-        (b'{"schema": "dltune.profile/2"}', "missing required field"),
-        (b'{"schema": "dltune.profile/1", "tensorflow": "2.16"}', "required field"),
+        (b'{"schema": "dltune.profile/2"}', "is missing"),
+        (b'{"schema": "dltune.profile/1", "tensorflow": "2.16"}', "is missing"),
         (b'{"schema": "dltune.plan/1"}', "is a dltune.plan file"),
-        (b'{"schema": "dltune.profile/1"}', "missing required field"),
+        (b'{"schema": "dltune.profile/1"}', "is missing"),
         (b"\x1f\x8bxx", "damaged gzip"),
     ],
 )

@@ -247,14 +247,14 @@ class TestJobsInWhichItCannotWork:
             ([JOBS / "gan.py"], "is not executable"),
             ([JOBS], "is a folder"),
             ([], "no command to profile"),
-            (["true"], "dltune could not attach to the job"),
+            (["true"], "could not attach to the job"),
         ],
     )
     def test_commands(self, tmp_path, job, text):
         self.refused(profile(tmp_path, job), 2, text)
 
     def test_a_command_that_fails(self, tmp_path):
-        self.refused(profile(tmp_path, ["false"]), 1, "dltune could not attach to the job")
+        self.refused(profile(tmp_path, ["false"]), 1, "could not attach to the job")
 
     def test_an_isolated_python(self, tmp_path):
         code = "import tensorflow, time; time.sleep(120)"

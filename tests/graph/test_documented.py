@@ -174,8 +174,8 @@ def changed(*path_and_value):
          "ops[0] (MatMul(f32[4])).ways[0].seconds must be finite and not negative, got"),
         (("ops", 0, "ways", [msgspec.structs.asdict(WAYS[1])] * 2),
          "ops[0] (MatMul(f32[4])).ways must contain each way only once, got 2 threads shared"),
-        (("tensors", 0, "kind", "weight"), "tensors[0].kind: Invalid enum value 'weight'"),
-        (("nodes", 0, "colour", "red"), "nodes[0]: Object contains unknown field `colour`"),
+        (("tensors", 0, "kind", "weight"), "tensors[0].kind: unknown value 'weight'"),
+        (("nodes", 0, "colour", "red"), "nodes[0]: unknown field `colour`"),
     ],
 )  # fmt: skip
 def test_faults_name_the_field_and_its_value(change, fault):

@@ -41,7 +41,7 @@ def steps(seconds: float, times: int = 5):
 
 
 CASES = {
-    "no Python": (seen(python=False), "dltune could not attach to the job"),
+    "no Python": (seen(python=False), "could not attach to the job"),
     "no TensorFlow": (seen(), "the job neither imported TensorFlow"),
     "too old": (seen(FAILED), "TensorFlow 2.15.0 is too old"),
     "XLA": (seen(with_report(5.0, 0.1)), "XLA compiles the job's step"),

@@ -73,7 +73,7 @@ def _probe(kind: int, config: int, paranoid: int | None) -> Refused | None:
     if kind == syscall.TYPE_HARDWARE and counted == 0:
         return Refused(
             "the counter opens but does not count, as under some hypervisors",
-            "nothing to do if times are enough; else measure on bare metal",
+            "leave hardware events out (times do not need them), or measure on bare metal",
         )
     return None
 
@@ -119,7 +119,8 @@ def refusal(code: int, paranoid: int | None, level: int = USER_LEVEL) -> Refused
     if code in NO_SUCH:
         return Refused(
             "this machine has no performance monitoring unit, like most virtual machines",
-            "nothing to do if times are enough; else measure on bare metal or with a virtual PMU",
+            "leave hardware events out (times do not need them), or measure on bare metal or with "
+            "a virtual PMU",
         )
     if code == errno.EBUSY:
         return Refused("another tool uses the counters", "end the other tool")

@@ -117,7 +117,7 @@ def test_a_job_without_the_plans_tensors_is_refused():
 def test_why_a_job_was_not_reached_at_all_is_told():
     """It fails as the job did."""
     section = enforced(Transfers("tac", (PLANNED,)))
-    with pytest.raises(DltuneError, match="dltune could not attach to the job") as caught:
+    with pytest.raises(DltuneError, match="could not attach to the job") as caught:
         section.ended(7)
     assert caught.value.exit_code == 7
     failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
