@@ -62,7 +62,7 @@ def test_the_planner_s_name_may_be_given(tmp_path: Path) -> None:
 def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
     path = write(tmp_path)
     (tmp_path / "plan.json").write_text("mine")
-    refused(dltune(path), "plan.json exists")
+    refused(dltune(path), "plan.json already exists")
     assert (tmp_path / "plan.json").read_text() == "mine"
     assert dltune(path, "--overwrite").returncode == 0
 

@@ -113,7 +113,7 @@ def test_what_was_planned_without_the_settings_of_a_plan_does_not_go_into_it(nam
     with pytest.raises(UsageError, match="runs the job with batch_norm=fused, unlike") as refused:
         put(alone, name, SECTIONS[name], HERE, PLAIN)
     assert "--plan" in str(refused.value.remedy)
-    with pytest.raises(UsageError, match="runs without batch_norm=fused, unlike"):
+    with pytest.raises(UsageError, match="runs the job without batch_norm=fused, unlike"):
         put(put(None, "settings", TCMALLOC, HERE), name, SECTIONS[name], HERE, under(FUSED))
     # settings that leave the graph as it is do not matter
     assert put(put(None, "settings", TCMALLOC, HERE), name, SECTIONS[name], HERE, PLAIN)

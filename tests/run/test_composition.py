@@ -128,7 +128,7 @@ def test_a_dry_run_tells_of_each(names: tuple[str, ...]) -> None:
     assert ("onednn=off" in announced) == ("settings" in names)
     placed = {"allreduce", "threads"} & set(names)
     if "settings" in names:
-        assert ("decided elsewhere" in announced) == bool(placed)
+        assert ("threads=2x1: another section of the plan" in announced) == bool(placed)
 
 
 def test_variables_of_all_sections_reach_the_job(
