@@ -187,7 +187,8 @@ def _plan(
         emitted = decision.formats[emit]() if emit else ""
         file.write(plan)
     for sentence in (*remarks, *decision.remarks):
-        click.echo(sentence, err=True)
+        labelled = sentence.startswith(("note: ", "warning: "))
+        click.echo(sentence if labelled else f"note: {sentence}", err=True)
     if emit:
         click.echo(emitted, nl=False)
     elif as_json:

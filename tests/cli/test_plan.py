@@ -47,7 +47,8 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines[2:5]] == ["default", "recommended", "uniform"]
     assert sum(line.endswith("chosen") for line in lines) == 1
     assert "calibrated to the job's run" in done.stderr
-    assert "the smt strategy does not apply" in done.stderr
+    assert "note: the smt strategy does not apply" in done.stderr
+    assert "note: note: " not in done.stderr
     plan = plan_document.load(tmp_path / "plan.json")
     assert plan.cores == 2
     assert plan.signatures == ("signature-train",)

@@ -91,7 +91,7 @@ def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
         "core-partition,ordered-bins,non-blocking,global-sleep,knobs",
     )
     assert methods(done)[-1] == "core-partition+ordered-bins+non-blocking+global-sleep+knobs"
-    assert "core-partition: all threads of a rank share its only core" in done.stderr
+    assert "note: core-partition: all threads of a rank share its only core" in done.stderr
     section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.cores

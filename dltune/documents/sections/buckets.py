@@ -64,7 +64,7 @@ def faults(section: Buckets) -> Iterator[str]:
     yield from AMOUNT.of(here, section, "latency", "per_byte")
     yield from empty(here, section, "models")
     yield from repeated(
-        f"{here}.models", "gradients", (tuple(sorted(m.gradients)) for m in section.models)
+        f"{here}.models", "list of gradients", (tuple(sorted(m.gradients)) for m in section.models)
     )
     for at, model in each(f"{here}.models", section.models, "signature"):
         yield from empty(at, model, "gradients")

@@ -213,7 +213,7 @@ def model(**changes: object) -> Model:
     ("section", "words"),
     [
         (Buckets((), 0.0, 0.0), "models must not be empty"),
-        (Buckets((model(), model()), 0.0, 0.0), "each gradients only once"),
+        (Buckets((model(), model()), 0.0, 0.0), "each list of gradients only once"),
         (Buckets((model(),), -1.0, 0.0), "latency"),
         (Buckets((model(before=(2, 14)),), 0.0, 0.0), "before must consist of whole gradients"),
         (Buckets((model(planned=(12, 4)),), 0.0, 0.0), "planned must be (4, 12)"),
