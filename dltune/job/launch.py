@@ -39,6 +39,8 @@ GRACE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
 # and to be gone once they were killed
 KILLED_SECONDS = 1.0
+# temporary files of TensorFlow's and folders of torchrun's
+LEFTOVERS = ("__autograph_generated_file", "torchelastic_")
 # bytes; a graph of a hundred thousand nodes takes a tenth of it
 LONGEST_MESSAGE = 1 << 28
 
@@ -294,6 +296,20 @@ class Job:
             until = time.monotonic() + KILLED_SECONDS
             while tree and tree.refresh() and time.monotonic() < until:
                 time.sleep(0.005)
+            self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """Remove temporary files that the processes would have removed at their end. Folders stay
+        if they hold a file with content, such as a log."""
+        for link in self._folder.glob("leftover-*"):
+            with contextlib.suppress(OSError):
+                path = link.readlink()
+                if not path.name.startswith(LEFTOVERS):
+                    continue
+                if not path.is_dir():
+                    path.unlink()
+                elif not any(file.is_file() and file.stat().st_size for file in path.rglob("*")):
+                    shutil.rmtree(path)
 
     def _tree(self) -> Tree | None:
         """None where the job itself has ended: its pid may be another's."""

@@ -281,3 +281,60 @@ def running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def framework_with_temporary_files(folder: Path) -> None:
+    """Modules by the names of TensorFlow's and PyTorch's, which make temporary files as they do."""
+    made = {
+        "tensorflow/python/autograph/pyct/loader.py": "NamedTemporaryFile("
+        "prefix='__autograph_generated_file', suffix='.py', delete=False).name",
+        "torch/distributed/elastic/multiprocessing/api.py": "mkdtemp(prefix='torchelastic_')",
+    }
+    for name, call in made.items():
+        (folder / name).parent.mkdir(parents=True)
+        for package in Path(name).parents[:-1]:
+            (folder / package / "__init__.py").touch()
+        (folder / name).write_text(f"import tempfile\ndef make():\n    return tempfile.{call}\n")
+
+
+def test_temporary_files_of_a_job_that_is_ended_are_removed(tmp_path, monkeypatch):
+    framework_with_temporary_files(tmp_path / "modules")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    others = "__autograph_generated_file_other.py", "mine.txt"
+    for name in others:
+        (temporary / name).write_text("of another process")
+    code = """
+import pathlib, sys, tempfile, time
+from tensorflow.python.autograph.pyct import loader
+from torch.distributed.elastic.multiprocessing import api
+made = [loader.make(), api.make(), api.make()]
+pathlib.Path(made[2], "log").write_text("an error of the job")
+tempfile.mkstemp(prefix="kept_")
+pathlib.Path(sys.argv[1]).write_text(made[2])
+time.sleep(600)
+"""
+    ready = tmp_path / "ready"
+    modules = {"PYTHONPATH": str(tmp_path / "modules")}
+    command = [*python(code), str(ready)]
+    with Job(command, environment=modules, answer=lambda _: {"plugin": False}) as job:
+        with_log = Path(wait_for(ready, job))
+        assert len(list(temporary.glob("__autograph_generated_file*"))) == 2
+    kept = {path.name for path in temporary.iterdir() if not path.name.startswith("kept_")}
+    # what others made, and a folder with a log in it
+    assert kept >= {*others, with_log.name}
+    assert len(list(temporary.glob("torchelastic_*"))) == 1
+    assert len(list(temporary.glob("__autograph_generated_file*"))) == 1
+    assert len(list(temporary.glob("kept_*"))) == 1
+
+
+def test_a_job_that_ends_by_itself_keeps_its_temporary_files(tmp_path, monkeypatch):
+    framework_with_temporary_files(tmp_path / "modules")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    code = "from torch.distributed.elastic.multiprocessing import api; api.make()"
+    modules = {"PYTHONPATH": str(tmp_path / "modules")}
+    with Job(python(code), environment=modules, answer=lambda _: {"plugin": False}) as job:
+        drain(job)
+        assert job.exit_code == 0
+    assert len(list(tmp_path.glob("torchelastic_*"))) == 1

@@ -33,6 +33,11 @@ _VARIABLES = (
 _PR_SET_PTRACER = 0x59616D61
 # torchrun's, whose names others begin with, too
 _TORCHRUN = ("RANK", "WORLD_SIZE")
+# modules that leave temporary files where their process is ended
+_LEAVING = (
+    "tensorflow.python.autograph.pyct.loader",
+    "torch.distributed.elastic.multiprocessing.api",
+)
 _HERE = str(Path(__file__).resolve().parent)
 _PYTORCH = str(Path(__file__).resolve().parent.parent.parent / "pytorch" / "inject")
 # what to do with a module once it has run
@@ -78,6 +83,7 @@ def start(path: str) -> None:
         ("horovod.tensorflow", rank.wrap_reduction),
         ("horovod.runner.launch", _dltune_horovod.end_quietly),
     ]
+    hooks += [(module, lambda it: _note_leftovers(it, Path(path).parent)) for module in _LEAVING]
     if answer.get("plugin", True):
         hooks.append(("tensorflow", lambda tensorflow: attach_to_tensorflow(path, tensorflow)))
         hooks.append(("torch", lambda torch: _attach_to_pytorch(path, torch)))
@@ -147,6 +153,12 @@ def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
             lambda on_build: _dltune_torch.library(torch, on_build),
         ),
     )
+
+
+def _note_leftovers(module: ModuleType, folder: Path) -> None:
+    with _importing(_HERE):
+        import _dltune_leftovers
+    _dltune_leftovers.note(module, folder)
 
 
 def _name_kernels(config: ModuleType) -> None:

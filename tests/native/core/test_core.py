@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -66,6 +67,7 @@ ADAPTERS = {"steps": [f"-I{NATIVE.parent}", NATIVE.parent / "pytorch" / "plugin"
 def core(sanitizer: str) -> list[str | Path]:
     """The core, compiled with a sanitizer, and the command that links it to a test program."""
     folder = Path(tempfile.mkdtemp(prefix="dltune-core-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [*compiler(), *FLAGS, f"-fsanitize={sanitizer}"]
     (folder / "empty.cc").write_text("int main() { return 0; }\n")
     empty = [*command, "-o", folder / "empty", folder / "empty.cc"]
