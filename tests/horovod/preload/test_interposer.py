@@ -108,7 +108,8 @@ def test_another_mpi_is_another_library(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mpi.h").write_text("#error not a whole MPI\n")
 
     with pytest.raises(
-        DltuneError, match=r"sleeping background threads: .* ended with 1 while building sleeps"
+        DltuneError,
+        match=r"sleeping background threads: .* failed with exit code 1 while building sleeps",
     ) as one:
         interposer.build(tmp_path / "mpirun")
     (tmp_path / "mpi.h").write_text("#error not a whole MPI, version 2\n")
