@@ -149,7 +149,7 @@ def test_a_command_that_cannot_be_started_is_told_before_anything_is_measured(tm
     done = dltune("--", "no-such-command", env={**os.environ, "DLTUNE_CACHE": str(tmp_path)})
     assert done.returncode == 2
     assert "command not found: no-such-command" in done.stderr
-    assert "roofs" not in done.stderr
+    assert "peak performance" not in done.stderr
 
 
 def test_no_plan_where_nothing_can_be_applied(tmp_path):

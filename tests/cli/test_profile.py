@@ -55,7 +55,7 @@ def test_a_profile(capsys):
     assert rows[1].split()[1:4] == ["3", "27.3%", "1.000"]
     assert "Add(" not in text, "only the top two were asked for"
     assert "note: mind this" in text
-    assert "partial" not in text
+    assert "incomplete" not in text
     assert lines[-1] == "profile written to profile.json; next: dltune plan profile.json"
 
 
