@@ -75,7 +75,9 @@ def test_wrong_models_are_told(tmp_path, model):
     remedy = "dltune model train"
     refused(dltune("plan", path, "--model", nothing), "is not a regression model", remedy)
     refused(dltune("model", "evaluate", tmp_path / "gone", path), "cannot read")
-    refused(dltune("plan", path, "--model", model, "--machine", "knl-7250"), "valid for one machine")
+    refused(
+        dltune("plan", path, "--model", model, "--machine", "knl-7250"), "valid for one machine"
+    )
     profile = profile_lawful.profile()
     other = msgspec.structs.replace(profile.machine, name="another")
     elsewhere = written(tmp_path, "elsewhere.json", machine=other)

@@ -88,7 +88,9 @@ def test_a_prediction_is_never_negative():
 
 
 def test_too_few_ops():
-    with pytest.raises(UsageError, match="too few ops to train on: 3 were measured at all sample cases"):
+    with pytest.raises(
+        UsageError, match="too few ops to train on: 3 were measured at all sample cases"
+    ):
         train([made.profile(3)], made.MACHINE, regressor="k-neighbours", samples=1)
 
 
