@@ -27,7 +27,10 @@ def page(context: Context) -> bytes:
     shown = _told_apart(context)
     if not any(one.sections for one in shown):
         remarks = [remark for one in shown for remark in one.remarks]
-        raise UsageError(f"there is nothing to show: {' '.join(remarks)}")
+        raise UsageError(
+            f"there is nothing to show: {' '.join(remarks)}",
+            remedy="name documents that hold results",
+        )
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "

@@ -40,7 +40,7 @@ def read(paths: Sequence[Path]) -> Context:
     loaded = []
     for index, path in enumerate(paths):
         if path.resolve() in seen:
-            raise UsageError(f"{path} is named twice")
+            raise UsageError(f"{path} is named twice", remedy="name each file once")
         seen.add(path.resolve())
         kind, _, _ = files.schema(path).rpartition("/")
         if kind not in known():

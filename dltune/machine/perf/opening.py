@@ -65,7 +65,7 @@ def _why(event: Event, code: int, tid: int, leader: int) -> Refused:
     if code in (*probe.NO_SUCH, errno.EINVAL) and probe.available().hardware is None:
         return Refused(
             "this CPU does not have the event, or counts it for a whole chip instead of a thread",
-            "leave the event out, or choose another from docs/explanation/counters.md",
+            "leave the event out, or choose another from docs/reference/events.md",
         )
     if code == errno.ESRCH:
         return Refused(f"thread {tid} has ended", "name a running thread")
