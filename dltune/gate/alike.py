@@ -19,7 +19,7 @@ from pathlib import Path
 from dltune.documents.gate import Kind
 from dltune.documents.machine import Machine
 from dltune.documents.sections.settings import Choice
-from dltune.gate.config import OWN, Config, Limit
+from dltune.gate.config import AS_FOUND, Config, Limit
 from dltune.gate.side import Side
 from dltune.planners.settings.applied import Applied, means_of, set_by_user
 from dltune.planners.settings.setting import Circumstances
@@ -44,7 +44,7 @@ def alike(
         return dict, []
     notes: list[str] = []
     kept = _allocator(config, kind, limits, machine, sides[0].command, notes)
-    drawn = config.hash_seed == "drawn" and HASH_SEED not in os.environ
+    drawn = config.hash_seed == "random" and HASH_SEED not in os.environ
     if text(Path("/proc/sys/kernel/randomize_va_space")) == "0":
         notes.append(
             "address randomisation is off (kernel.randomize_va_space is 0): the memory layout can "
@@ -66,7 +66,7 @@ def _allocator(
     command: Sequence[str],
     notes: list[str],
 ) -> dict[str, str]:
-    if config.allocator == OWN:
+    if config.allocator == AS_FOUND:
         return {}
     if of_memory := [one.metric for one in limits if one.metric in _OF_MEMORY[kind]]:
         notes.append(f"the allocator stays unchanged because {of_memory[0]} is measured")

@@ -5,9 +5,9 @@
     confidence = 0.95
     budget = 600              # seconds of measuring before it ends undecided
     undecided = "pass"        # or "fail", or "pass below 5 %"
-    hash_seed = "drawn"       # for each round, the same for both sides; or "own"
-    allocator = "own"         # or a value of dltune's setting of that name, for both sides
-    disturbed = "again"       # rounds in which the machine was elsewhere; or "kept"
+    hash_seed = "random"      # for each round, the same for both sides; or "as-found"
+    allocator = "as-found"    # or a value of dltune's setting of that name, for both sides
+    disturbed = "repeat"      # rounds in which the machine was elsewhere; or "keep"
 
     [tool.dltune.gate.metrics]
     step_time = { ratio = 1.03 }
@@ -36,7 +36,7 @@ from dltune.visible import visible
 
 Timed = Literal["auto", "steps", "whole"]
 PYPROJECT = "pyproject.toml"
-OWN = "own"
+AS_FOUND = "as-found"
 _BELOW = re.compile(r"pass below (\d{1,3}(?:\.\d+)?) ?%", re.ASCII)
 
 
@@ -70,9 +70,9 @@ class Config:
     rounds_per_launch: int = 60
     seconds_per_turn: float = 0.04
     timeout: float = 600.0
-    hash_seed: Literal["drawn", "own"] = "drawn"
-    allocator: str = OWN
-    disturbed: Literal["again", "kept"] = "again"
+    hash_seed: Literal["random", "as-found"] = "random"
+    allocator: str = AS_FOUND
+    disturbed: Literal["repeat", "keep"] = "repeat"
     limits: tuple[Limit, ...] = ()  # none: the default one is judged
     source: str = "no configuration"
 
@@ -206,8 +206,8 @@ _KEYS = {
     ),
     "seconds_per_turn": _POSITIVE,
     "timeout": _POSITIVE,
-    "hash_seed": one_of(("drawn", OWN), "drawn, own"),
-    "allocator": one_of((*allocator.VALUES, OWN), ", ".join((*allocator.VALUES, OWN))),
-    "disturbed": one_of(("again", "kept"), "again, kept"),
+    "hash_seed": one_of(("random", AS_FOUND), f"random, {AS_FOUND}"),
+    "allocator": one_of((*allocator.VALUES, AS_FOUND), ", ".join((*allocator.VALUES, AS_FOUND))),
+    "disturbed": one_of(("repeat", "keep"), "repeat, keep"),
     "metrics": Bound("a table of metrics", lambda value: isinstance(value, dict)),
 }

@@ -192,7 +192,7 @@ def _sampler(
     tell: Callable[[str], None],
 ) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
     """What takes a round: metric -> side -> value."""
-    watch = disturbance.turn if config.disturbed == "again" else lambda: lambda: False
+    watch = disturbance.turn if config.disturbed == "repeat" else lambda: lambda: False
     if made.kind == "steps":
 
         def launch() -> dict[str, dict[str, float]]:

@@ -54,7 +54,7 @@ def test_one_side_alone_is_measured_as_it_is() -> None:
 
 
 def test_each_has_its_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables, notes = given(Config(hash_seed="own"))
+    variables, notes = given(Config(hash_seed="as-found"))
     assert (variables(), notes) == ({}, [])
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert "PYTHONHASHSEED" not in given()[0]()
@@ -107,7 +107,7 @@ def test_two_checkouts_begin_alike(project: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITE, str(told)]
     with worktrees.checkouts(repo, commits) as checkouts:
         both = [in_checkout(n, n, checkouts[n], command) for n in commits]
-        config = Config(limits=TIME, timed="whole", disturbed="kept")
+        config = Config(limits=TIME, timed="whole", disturbed="keep")
         measure(both, decided.HERE, config, tell=lambda _: None, rounds=3)
     rounds = [eval(line) for line in told.read_text().splitlines()][2:]  # after the first runs
     assert len(rounds) == 6

@@ -24,9 +24,9 @@ def test_all_keys(tmp_path: Path) -> None:
         rounds_per_launch = 4
         seconds_per_turn = 1
         timeout = 30
-        hash_seed = "own"
+        hash_seed = "as-found"
         allocator = "tcmalloc"
-        disturbed = "kept"
+        disturbed = "keep"
         [tool.dltune.gate.metrics]
         step_time = { ratio = 1.1 }
         peak_bytes = { ratio = 1.02, at_most = 2000000000 }
@@ -45,9 +45,9 @@ def test_all_keys(tmp_path: Path) -> None:
         rounds_per_launch=4,
         seconds_per_turn=1.0,
         timeout=30.0,
-        hash_seed="own",
+        hash_seed="as-found",
         allocator="tcmalloc",
-        disturbed="kept",
+        disturbed="keep",
         limits=(
             Limit("step_time", ratio=1.1),
             Limit("peak_bytes", ratio=1.02, at_most=2e9),
