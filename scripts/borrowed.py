@@ -5,7 +5,8 @@ scale mostly depends on how much work there is for each thread: T(n) / T(1) of a
 measured on n threads is taken from those of its type that take about as long on one thread. Where
 the op has samples of its own, the borrowed shape is bent to pass through them.
 
-`fill_gaps.py` finds out whether this holds; dltune itself does not use it (docs/explanation/model.md).
+`fill_gaps.py` finds out whether this holds; dltune itself does not use it
+(docs/explanation/model.md).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python scripts/prove.py [--list] [NAME...]
 
 Each proof that these sources have not passed yet is run, the named ones alone if some are. What it
-showed is kept at once in docs/research/proofs.json, so that an interrupted call goes on where it stopped;
-docs/research/proofs.md is the table of it.
+showed is kept at once in docs/research/proofs.json, so that an interrupted call goes on where it
+stopped; docs/research/proofs.md is the table of it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
 
 
 def _expanded(entry: Any, docs: Path) -> Any:
-    """The entry with the pages of its folders; a section without pages is left out."""
     if isinstance(entry, dict):
         return {title: _expanded(below, docs) for title, below in entry.items()}
     if not isinstance(entry, list):
@@ -40,13 +39,9 @@ def _expanded(entry: Any, docs: Path) -> Any:
     for item in entry:
         if isinstance(item, str) and item.endswith("/*"):
             entries += _pages(docs / item.removesuffix("/*"), docs)
-        elif (expanded := _expanded(item, docs)) and [] not in (expanded, *_values(expanded)):
-            entries.append(expanded)
+        else:
+            entries.append(_expanded(item, docs))
     return entries
-
-
-def _values(entry: Any) -> list[Any]:
-    return [*entry.values()] if isinstance(entry, dict) else []
 
 
 def _pages(folder: Path, docs: Path) -> list[dict[str, str]]:

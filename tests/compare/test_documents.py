@@ -150,7 +150,7 @@ def test_only_two_of_a_kind(tmp_path: Path) -> None:
     documents["bench"] = exhibits.bench(plan, profile, {"recommended": [0.1, 0.2]})
     for name, document in documents.items():
         (tmp_path / name).write_bytes(msgspec.json.encode(document))
-    with pytest.raises(UsageError, match=r"a dltune.bench document and .* a dltune.profile document"):
+    with pytest.raises(UsageError, match=r"a dltune.bench document and .* a dltune.profile"):
         compared(tmp_path / "bench", tmp_path / "profile")
     with pytest.raises(UsageError, match="cannot be compared"):
         compared(tmp_path / "plan", tmp_path / "plan")

@@ -87,7 +87,7 @@ def test_a_job_whose_data_are_cached_is_left_alone():
 
 def test_no_data_file():
     (small_files,) = told(None, PROCESS, replace(PROCESS, pid=2, read_calls=3000, read=7 * MIB))
-    assert small_files.title == "no data file was seen"
+    assert small_files.title == "no data file was found"
     assert "pid 2 and its ended children read 7.0 MiB in 3,000 read calls" in small_files.evidence
     denied = replace(PROCESS, read=None, read_calls=None, storage_bytes=None)
     assert told(None, denied)[0].fix == "run dltune as the job's user or as root"

@@ -1,6 +1,7 @@
 """Searches on recorded steps of real jobs, on a noisy machine.
 
-docs/benchmarks.md has the figures of `python scripts/bench_search.py`; these trials are fewer.
+docs/research/benchmarks.md has the figures of `python scripts/bench_search.py`; these trials are
+fewer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table III from its own op times (docs/explanation/simulation.md tells what is an input and what is found)."""
+"""Table III from its own op times (docs/explanation/simulation.md lists inputs and results)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         )
     yield Finding(
         cause="no-data-file",
-        title="no data file was seen",
+        title="no data file was found",
         evidence="; ".join(evidence),
         fix="run dltune as the job's user or as root" if denied else None,
     )

@@ -26,8 +26,12 @@ def shown(section: AllreducePlan) -> Shown:
 
 
 def predictions(section: AllreducePlan, planned: str = "") -> Table:
-    """A row for each method; `planned`: the one that the section is."""
+    """Return a row per method. `planned`: the method of the section; if it is unknown, the fastest
+    methods come first after the job without a plan."""
     original = section.predictions[0].seconds if section.predictions else 0.0
+    methods = list(section.predictions[1:])
+    if not planned:
+        methods.sort(key=lambda prediction: prediction.seconds)
     rows = [
         (
             found.method,
@@ -36,7 +40,7 @@ def predictions(section: AllreducePlan, planned: str = "") -> Table:
             f"{found.background:.1%}",
             "planned" if found.method == planned else "",
         )
-        for found in section.predictions
+        for found in (*section.predictions[:1], *methods)
     ]
     heads = ("method", ">step ms", ">speed-up", ">background CPU, of a core", "")
     return Table("predicted step of the job by method", columns(*heads), rows)

@@ -98,6 +98,11 @@ class _Enforced(Enforcement):
     def beside(self, pid: int) -> contextlib.AbstractContextManager[None]:
         from dltune.io.follow.start import followed
 
+        if not any(file.follow for file in self._section.files):
+            self._say(
+                "the plan has no read-ahead hints; it only changes jobs that read with "
+                "dltune.io.Reader"
+            )
         return followed(self._section, pid, self._say)
 
 
