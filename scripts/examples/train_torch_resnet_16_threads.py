@@ -59,7 +59,7 @@ torch.manual_seed(0)
 images = torch.randn(EXAMPLES, 3, 32, 32)
 labels = torch.randint(0, CLASSES, (EXAMPLES,))
 model = resnet()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loss_function = nn.CrossEntropyLoss()
 
 steps, since = 0, time.perf_counter()
