@@ -171,7 +171,7 @@ def compare(profiles: list[Profile]) -> None:
             value = column[row]
             if row not in PAPER:
                 cells.append(f"{value:.1f} ms" if isinstance(value, float) else value)
-            elif row.startswith("co-running"):
+            elif row.startswith("ops in flight"):
                 cells.append(f"{value:.2f} (paper {PAPER[row][index]:.2f})")
             else:
                 cells.append(f"{value:+.0%} (paper {PAPER[row][index]:+.0%})")
