@@ -345,7 +345,7 @@ def test_the_summary_tells_what_was_met(tape, machine, tmp_path):
     assert done.stdout.strip() == "trained"
     assert f"{len(keys)} of {len(keys) + 1} planned ops ran as planned" in done.stderr
     assert "did not run as planned: NoSuchOp(float[1])" in done.stderr
-    assert "dltune's overhead was" in done.stderr
+    assert "dltune's own work, in the one step of 64 that it records, took" in done.stderr
 
 
 def test_the_scripts_own_threads_are_overridden_and_told(profiled, tmp_path, machine):

@@ -19,14 +19,12 @@ from dltune.job.record import NANOSECOND, Record, main_graph, pauses, step_graph
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.threads.fitted import Fitted, fit
-from dltune.planners.threads.show import ProcessOutcome, intent, sentences
+from dltune.planners.threads.show import RECORD_EVERY, ProcessOutcome, intent, sentences
 from dltune.stats.samples import relative_spread
 from dltune.tables import Table
 
 # how much op time a graph that does not train may take before it is taken for the job's step
 UNTRAINED_SECONDS = 60.0
-# one execution in so many is recorded op by op, to compare what was planned with what was met
-RECORD_EVERY = 64
 # executions of a job's main graph before a plan for other graphs is refused
 PATIENCE = 4
 LEAST_SHARE = 0.02

@@ -13,6 +13,8 @@ from dltune.planners.shown import Headline, Part, Shown
 from dltune.planners.threads.fitted import Fitted, Handling
 from dltune.tables import Bar, Key, Table, columns
 
+# one execution in so many is recorded op by op, to compare the plan with the executed ops
+RECORD_EVERY = 64
 UNMET = 5  # ops that were not met, named at most
 
 
@@ -21,7 +23,8 @@ class ProcessOutcome:
     """What came of a run in one process. Times are seconds.
 
     `met` and `unmet` are keys of the plan that the job did and did not run; `overhead` is the
-    share of a step's wall time spent in dltune's own bookkeeping (None: never recorded).
+    time of dltune's own work in a recorded step, over all threads, as a share of a step's wall
+    time (None: never recorded).
     `overridden` is the (intra, inter) that the script asked for and did not get (0: not asked).
     """
 
@@ -168,7 +171,10 @@ def sentences(outcome: ProcessOutcome, section: Threads) -> Iterator[str]:
     else:
         yield f"{who}: the plan is one setting for all ops ({section.strategy})"
     if outcome.overhead is not None:
-        yield f"{who}: dltune's overhead was {outcome.overhead:.2%} of a step"
+        yield (
+            f"{who}: dltune's own work, in the one step of {RECORD_EVERY} that it records, took "
+            f"{outcome.overhead:.2%} of that step (time of all threads, waiting for a CPU included)"
+        )
     asked = [
         f"{name} {asked} -> {given}"
         for name, asked, given in zip(
