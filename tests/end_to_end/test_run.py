@@ -29,7 +29,7 @@ from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders, machine_lines, uniform_line
 from dltune.machine import topology
 from dltune.planners import plan as plans
-from dltune.planners.threads.enforce import RECORD_EVERY
+from dltune.planners.threads.show import RECORD_EVERY
 
 pytestmark = pytest.mark.tensorflow
 
