@@ -19,7 +19,7 @@ all-gathers, all-to-alls and all-reduces. The plan is searched with them, for ea
 `keras` runs strategies_keras.py, which knows nothing of plans, by `dltune run --plan` in both
 namespaces, with the convolutional network's plans and with data parallelism in turns.
 
-`tell` prints the tables of docs/research/benchmarks.md.
+`tell` prints the tables of docs/research/benchmarks/parallelism.md.
 """
 
 from __future__ import annotations

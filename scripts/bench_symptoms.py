@@ -13,7 +13,8 @@ both speeds by the job's own clock, without its start.
 finding names, and then runs the job as complained of, and under the plan that came of it (if one
 did) and with the accepted fix in turns. `healthy` asks about jobs in which nothing is to be found;
 times that other work on the machine disturbed do not count. Both add a line of JSON to FILE for
-each time, and leave out what is all in it. `tell` prints the tables of docs/research/benchmarks.md.
+each time, and leave out the runs that it already has. `tell` prints the tables of
+docs/research/benchmarks/diagnose.md.
 
 `watched` runs the job with the accepted fix, turn by turn by itself and looked at as diagnose looks
 before ops are measured, and prints the speed of the one over the other.

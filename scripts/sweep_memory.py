@@ -85,7 +85,7 @@ def row(point: Point) -> str:
 
 
 def summary(name: str, points: Sequence[Point]) -> str:
-    """A row of docs/research/benchmarks.md."""
+    """A row of docs/research/benchmarks/memory.md."""
     added = [point.section.added for point in points]
     dearer = sum(later > before for before, later in itertools.pairwise(added))
     seconds = sorted(point.seconds for point in points)

@@ -17,7 +17,7 @@ from dltune.findings.seen import Seen
 # the output; in the gradient both inputs for the sums, both again and the output.
 FORWARD, GRADIENT = 3, 5
 # Of the networks whose batch norm was fused the gain was 0.62 (DCGAN) to 1.05 of what bytes alone
-# say (docs/research/benchmarks.md, healthy jobs).
+# say (docs/research/benchmarks/diagnose.md).
 LEAST = 0.6
 
 
