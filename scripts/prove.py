@@ -1,10 +1,10 @@
-"""The proofs: matrices of tests that are too long for `make test`, and gates by the hour.
+"""Run the proofs: tests that are too long for `make test`, and gates that take hours.
 
     python scripts/prove.py [--list] [NAME...]
 
-Each proof that these sources have not passed yet is run, the named ones alone if some are. What it
-showed is kept at once in docs/research/proofs.json, so that an interrupted call goes on where it
-stopped; docs/research/proofs.md is the table of it.
+Runs each proof that these sources have not passed yet, or only those that are named. Saves each
+result at once in docs/research/proofs.json, so an interrupted run continues where it stopped.
+docs/research/proofs.md is a table of the results.
 """
 
 from __future__ import annotations
@@ -178,9 +178,12 @@ def keep(shown: dict[str, Shown]) -> None:
     lines = [
         "# Proofs",
         "",
-        "What `make proof` showed, each when it was last run. `sources` is a digest of the code.",
+        "`make proof` runs tests and gates that are too long for `make test`. This page has the",
+        "latest result of each proof. `scripts/prove.py` generates it from",
+        "`docs/research/proofs.json`. A proof runs again if the code has changed since: the last",
+        "column is a digest of the package, its tests and its scripts.",
         "",
-        "| proof | passed | figures | took | on | sources |",
+        "| proof | passed | results | time | machine and date | sources |",
         "|---|---|---|---|---|---|",
     ]
     for name, one in shown.items():
@@ -197,19 +200,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a proof, or how its name begins")
-    parser.add_argument("--list", action="store_true", help="tell the proofs, and what has passed")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a proof, or the start of its name"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="only list the proofs and their results"
+    )
     args = parser.parse_args()
     shown = msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Shown]) if KEPT.exists() else {}
     sources = digest()
     chosen = [p for p in proofs() if not args.names or p.name.startswith(tuple(args.names))]
     if not chosen:
-        parser.error(f"no proof is named {' or '.join(args.names)}: --list names them")
+        parser.error(f"no proof is named {' or '.join(args.names)}: see --list")
     for proof in chosen:
         last = shown.get(proof.name)
         if args.list:
-            state = "not shown yet" if last is None else "passed" if last.passed else "failed"
-            older = " by other sources" if last and last.sources != sources else ""
+            state = "not run yet" if last is None else "passed" if last.passed else "failed"
+            older = " with other sources" if last and last.sources != sources else ""
             print(f"{proof.name}: {state}{older}")
         elif last is None or not last.passed or last.sources != sources:
             print(f"{proof.name} ...", flush=True)
