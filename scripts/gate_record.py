@@ -7,7 +7,7 @@ What scripts/gate_power.py reads, FOLDER/NAME.json.gz for each configuration of 
 named, which take turns launch by launch; without any, FOLDER/default.json.gz. CMD runs here, in
 both processes of a launch. `--neighbour`: with another process that computes on one core meanwhile.
 
-    python scripts/gate_record.py own --vary kept= --vary "own=allocator = 'as-found'" -- python train.py
+    python scripts/gate_record.py own --vary "own=allocator = 'as-found'" -- python train.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 timeline may differ from that of the full simulation. It never does where tasks that another one
 passes in their device's order are queued again.
 
-docs/decisions/delta-simulation.md has the counterexample and the shares.
+docs/explanation/decisions/delta-simulation.md has the counterexample and the shares.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     unknown = msgspec.structs.replace(plan, machine="another", machine_name="Elsewhere")
     found = simulations(profile, unknown)
     assert found.remark == (
-        "no timeline of the plan: it is for Elsewhere with 68 cores, whose description is "
-        "missing"
+        "no timeline of the plan: it is for Elsewhere with 68 cores, whose description is missing"
     )
     assert [one.title for one in found.found] == ["simulated: own settings 2x2"]
 
