@@ -43,11 +43,20 @@ class Calibration:
 
 
 def calibrated(profile: Profile, model: Model | None = None) -> tuple[Workload, Calibration]:
-    """The profile's workload, tied to its own measured span. Raises UsageError as `workload`."""
+    """Return the profile's workload, tied to its own measured span. Raises UsageError as
+    `workload`. A job with more threads for an op than cores is not used: its threads wait for one
+    another, which the simulator does not model."""
     made = workload(profile, model)
+    if is_oversubscribed(profile):
+        return made, Calibration(0.0, 1.0, 0.0)
     eager = profile.framework.name == "pytorch"
     found = calibration(made, measured_span(profile), MAX_EAGER_OVERHEAD if eager else MAX_OVERHEAD)
     return made.calibrated(found.overhead, found.scale), found
+
+
+def is_oversubscribed(profile: Profile) -> bool:
+    """Return True if an op of the job had more threads than the machine has cores."""
+    return profile.settings.intra > len(profile.machine.cores)
 
 
 def calibration(made: Workload, span: float, most: float = MAX_OVERHEAD) -> Calibration:

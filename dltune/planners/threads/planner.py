@@ -220,7 +220,9 @@ def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[st
 def _remarks(
     profile: Profile, workload: Workload, calibration: Calibration, strategies: Strategies
 ) -> Sequence[str]:
-    """What the predictions rest on."""
+    """Return the basis of the predictions, and what limits them."""
+    from dltune.workload.calibration import is_oversubscribed
+
     own = profile.settings
     basis: list[str] = []
     if calibration.span:
@@ -229,6 +231,11 @@ def _remarks(
             f"{own.inter}; {calibration.span * 1e3:.1f} ms from first to last op): "
             f"{calibration.overhead * 1e6:.2f} us of overhead per op, op times scaled by "
             f"{calibration.scale:.3f}"
+        )
+    elif is_oversubscribed(profile):
+        basis.append(
+            f"note: predictions are not calibrated: in the profile, {own.intra} threads for an op "
+            f"shared {len(profile.machine.cores)} cores and waited for one another"
         )
     if calibration.doubtful:
         basis.append(
