@@ -163,7 +163,7 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     return JobFailed(
         f"the job crashed with {CRASHES[exit_code]} while dltune's plugin was loaded",
         exit_code,
-        remedy="run the job with DLTUNE_DISABLE=1 to see whether it also crashes without dltune",
+        remedy="run the job without dltune to see whether it also crashes",
     )
 
 
