@@ -36,7 +36,7 @@ PID_SECONDS = 20.0
     type=Duration(),
     default="90s",
     show_default=True,
-    help="Observe for this long after the framework is imported (with --pid at most 20s).",
+    help="Observe for at most DURATION after the framework is imported (with --pid at most 20s).",
 )
 @click.option(
     "-o",

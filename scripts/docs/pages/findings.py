@@ -17,7 +17,8 @@ _GROUPS = {
 _INTRODUCTION = """
 `dltune diagnose`, `dltune show`, `dltune io-report` and `dltune horovod-report` report findings: a
 cause of slowness, with its evidence, its cost and a fix. Each finding names the rule that it comes
-from.
+from. Some findings exclude a cause instead, and need no fix. *Thesis* is the publication on
+[ranks and reading](../research/index.md#ranks-and-reading).
 """
 
 

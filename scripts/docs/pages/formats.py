@@ -117,7 +117,7 @@ def _index(written: tuple[Page, ...]) -> str:
             for page in written
         )
     )
-    parts.append("[Other outputs](outputs.md) describes outputs that no other command reads.")
+    parts.append("[Other outputs](outputs.md) describes outputs without a page of their own.")
     return "\n\n".join(parts)
 
 

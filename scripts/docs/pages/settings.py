@@ -10,8 +10,10 @@ from pages.markdown import bullet, code, escaped, paragraph
 _INTRODUCTION = """
 Settings outside the ops of an unmodified job. `dltune tune` tries them, a plan's section `settings`
 names the chosen settings, and `dltune run` applies them. dltune keeps a setting that the script,
-the command or the environment already sets, and reports it as the user's. Settings that apply to
-another framework are skipped. [Settings](../explanation/settings.md) explains how they work.
+the command or the environment already sets, and reports it as the user's. There are two exceptions:
+thread counts replace those of the script and `OMP_NUM_THREADS`, and a plan of `dltune diagnose`
+replaces variables of the environment. Settings that apply to another framework are skipped.
+[Settings](../explanation/settings.md) explains how they work.
 """
 _CLASSES = {
     "exact": "Results stay the same, bit for bit, at equal thread counts.",
