@@ -184,6 +184,24 @@ def test_a_neighbour_costs_no_more_than_the_job_waits():
     assert looked(Seen(observation=observation(host=busy))) == ()
 
 
+def test_a_neighbour_on_cores_that_the_quota_excludes_costs_nothing():
+    """Two cores, one core's quota: another process can have a whole core without loss."""
+    one_core = host(others=0.9, neighbours=(BUSY,), quota=1.0)
+    waiting = process(cpu=1.0, queued=1.0)
+    causes = {
+        one.cause
+        for one in looked(Seen(observation=observation(host=one_core, processes=(waiting,))))
+    }
+    assert "neighbour" not in causes
+    both = host(others=1.5, neighbours=(BUSY,), quota=1.0)
+    (finding,) = (
+        one
+        for one in looked(Seen(observation=observation(host=both, processes=(waiting,))))
+        if one.cause == "neighbour"
+    )
+    assert finding.share == 0.5
+
+
 def test_time_that_the_hypervisor_steals():
     finding = found(host=host(stolen=0.5))
     assert finding.cause == "neighbour"

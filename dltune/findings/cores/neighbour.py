@@ -70,9 +70,12 @@ def kept_waiting(observation: Observation) -> float:
 
 
 def _share(observation: Observation, main: Process) -> float:
-    """What others had of the job's cores, at most what it waited for, where that is known."""
+    """Return the share of the job's CPU time that other processes took: at most the share for
+    which it waited, if that is known. A core beyond the quota is no loss."""
     waited = main.waited if main.queued is not None else 1.0
-    return min(observation.host.others / observation.cores, waited)
+    cores, quota = observation.cores, observation.host.quota
+    due = min(cores, quota or cores)
+    return min(max(0.0, observation.host.others - (cores - due)) / due, waited)
 
 
 def _short(command: str) -> str:
