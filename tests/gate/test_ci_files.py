@@ -137,7 +137,9 @@ def test_the_comment_is_the_gate_s_own(project: Path, earlier: bool, verdict: bo
     assert "body=@quick.comment" in written
     text = (project / "quick.comment").read_text().splitlines()
     assert text[0] == "<!-- dltune gate quick -->"
-    assert text[1] == ("it holds" if verdict else "The gate has no verdict; see the log of its run.")
+    assert text[1] == (
+        "it holds" if verdict else "The gate has no verdict; see the log of its run."
+    )
 
 
 def test_the_examples_name_what_the_action_takes() -> None:
