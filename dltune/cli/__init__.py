@@ -24,7 +24,7 @@ GROUPS = {
     },
     "Measure": {
         "profile": "Measure a training step op by op, at each thread count.",
-        "bench": "Compare a plan with the framework's own settings.",
+        "bench": "Compare a plan with other settings of a job.",
         "io-report": "Find out why reading the data is slow.",
         "horovod-report": "Show how communication threads use the cores of ranks.",
         "doctor": "Check what dltune can measure on this machine.",

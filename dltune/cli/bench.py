@@ -101,9 +101,9 @@ def command(
 ) -> None:
     """Compare a plan with other settings of an unmodified job.
 
-    Starts the job once for each setting. The jobs then take turns of a few steps each, so that
-    disturbances of the machine affect all settings alike. All jobs are in memory at the same time;
-    dltune stops them after the last round.
+    dltune starts the job once for each setting. The jobs then take turns of a few steps each, so
+    that disturbances of the machine affect all settings alike. All jobs are in memory at the same
+    time; dltune stops them after the last round.
     """
     from dltune.bench import pyperf_file
     from dltune.bench.contest import MORE_STEPS, Contest

@@ -20,7 +20,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
     """`dltune tune` decides this section, by measuring."""
 
     name = "settings"
-    summary = "Job settings, chosen by dltune tune."
+    summary = "Choose settings outside the ops: use `dltune tune`."
     example = "dltune tune -o plan.json -- python train.py"
     section = SettingsPlan
 

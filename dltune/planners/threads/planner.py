@@ -85,8 +85,8 @@ class ThreadsPlanner(Planner[Threads]):
         ]
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Threads]:
-        """Simulates the framework's settings and several strategies on the profiled graph, and
-        chooses the fastest.
+        """dltune simulates the framework's settings and several strategies on the profiled graph,
+        and chooses the fastest.
 
         \b
         Settings and strategies (in brackets: strategies of the paper):
