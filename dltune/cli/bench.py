@@ -113,6 +113,7 @@ def command(
     from dltune.bench.settings import ONE_CORE, settings, usual
     from dltune.cli import interrupts, progress, results
     from dltune.documents.sections.settings import SettingsPlan
+    from dltune.job.launch import require_enabled
     from dltune.machine import topology
     from dltune.planners.plan import load, places_threads
     from dltune.planners.settings.applied import applied
@@ -122,6 +123,7 @@ def command(
             "the command of the job is missing",
             remedy="add it after --: dltune bench --plan plan.json -- python train.py",
         )
+    require_enabled()
     if pyperf:
         pyperf_file.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():

@@ -172,15 +172,12 @@ def _job(
     from dltune.cli import interrupts, progress
     from dltune.cli.profile import choice, roofs_of
     from dltune.job.last_words import last_words
-    from dltune.job.launch import Job, require_executable
+    from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.machine import topology
     from dltune.observe.session import Observing
     from dltune.tensorflow.instructions import lacking_in
 
-    if os.environ.get("DLTUNE_DISABLE") == "1":
-        raise UsageError(
-            "DLTUNE_DISABLE=1 keeps dltune out of every job", remedy="unset DLTUNE_DISABLE"
-        )
+    require_enabled()
     require_executable(job[0])  # before the machine's roofs are measured
     error = ended = None
     began = time.monotonic()

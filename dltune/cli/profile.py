@@ -140,7 +140,7 @@ def command(
     from dltune.documents.files import claim
     from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
-    from dltune.job.launch import Job, require_executable
+    from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.machine import topology
     from dltune.machine.placement import default_interval
     from dltune.planners.settings.applied import applied
@@ -165,11 +165,7 @@ def command(
         require_executable(job[0])
     if plan_path and ops_of:
         raise UsageError("--plan cannot be combined with --ops-of", remedy="leave one of them out")
-    if os.environ.get("DLTUNE_DISABLE") == "1":
-        raise UsageError(
-            "DLTUNE_DISABLE=1 is set, so dltune does not attach to any job",
-            remedy="unset DLTUNE_DISABLE",
-        )
+    require_enabled()
     machine = topology.local()
     if interval is not None and interval > len(machine.cores):
         raise UsageError(

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -81,6 +81,8 @@ def command(
             "no command to run",
             remedy="put the command after --: dltune run --plan PLAN -- python train.py",
         )
+    if os.environ.get("DLTUNE_DISABLE") == "1" and "parallelism" not in plan.sections:
+        _run_plain(job, as_json)
     with contextlib.ExitStack() as stack:
         # until there is a job to pass signals on to, and while what is left of it is ended
         stack.enter_context(interrupts.reported())
@@ -108,6 +110,20 @@ def command(
     if code:
         why = f": {composition.cause}" if composition.cause else ""
         raise JobFailed(f"the job ended with exit code {code}{why}", code)
+
+
+def _run_plain(job: tuple[str, ...], as_json: Path | None) -> NoReturn:
+    """Replace dltune by the job, without the plan."""
+    from dltune.job.launch import require_executable
+
+    if as_json:
+        raise UsageError(
+            "DLTUNE_DISABLE=1 is set, so there is no outcome to write",
+            remedy="unset DLTUNE_DISABLE, or leave out --json",
+        )
+    require_executable(job[0])
+    _say("DLTUNE_DISABLE=1 is set: the job runs without the plan")
+    os.execvp(job[0], job)
 
 
 def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:

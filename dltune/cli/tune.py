@@ -104,6 +104,7 @@ def command(
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
     from dltune.documents.files import claim
+    from dltune.job.launch import require_enabled
     from dltune.machine import topology
     from dltune.planners.plan import names_ops, put
     from dltune.planners.settings.setting import Circumstances
@@ -117,6 +118,7 @@ def command(
         raise UsageError(
             "no command to tune", remedy="add it after --: dltune tune -- python train.py"
         )
+    require_enabled()
     if output and into:
         raise UsageError("-o and --into cannot be combined", remedy="use one of them")
     target = into or output or Path("plan.json")

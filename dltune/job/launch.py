@@ -353,6 +353,15 @@ def _signal(pids: Sequence[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def require_enabled() -> None:
+    """Raise UsageError if DLTUNE_DISABLE=1 keeps dltune out of every job."""
+    if os.environ.get("DLTUNE_DISABLE") == "1":
+        raise UsageError(
+            "DLTUNE_DISABLE=1 is set, so dltune does not attach to any job",
+            remedy="unset DLTUNE_DISABLE",
+        )
+
+
 def require_executable(program: str) -> None:
     """Raises UsageError unless `program` can be started."""
     if shutil.which(program):

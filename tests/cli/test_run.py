@@ -116,3 +116,45 @@ def test_settings_from_another_machine_are_refused(tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
         assert "the plan was made for" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_disabled_dltune_runs_the_job_without_the_plan_and_measures_nothing(
+    tmp_path: Path,
+) -> None:
+    section = SettingsPlan(
+        ("python",), (Choice("onednn", "on"),), "rounding", None, None, (), (), 1.0, None
+    )
+    path = tmp_path / "plan.json"
+    path.write_bytes(msgspec.json.encode(bare(topology.local(), sections={"settings": section})))
+    code = "import os, sys; print(os.environ.get('TF_ENABLE_ONEDNN_OPTS')); sys.exit(7)"
+
+    def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
+        environment = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"}
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "dltune",
+                *map(str, arguments),
+                "--",
+                sys.executable,
+                "-c",
+                code,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**environment, "DLTUNE_DISABLE": "1"},
+        )
+
+    ran = dltune("run", "--plan", path)
+    assert (ran.returncode, ran.stdout.strip()) == (7, "None")
+    assert "the job runs without the plan" in ran.stderr
+    for refused in (
+        dltune("run", "--plan", path, "--json", tmp_path / "outcome.json"),
+        dltune("bench", "--plan", path),
+        dltune("tune"),
+        dltune("diagnose"),
+    ):
+        assert refused.returncode == 2
+        assert "DLTUNE_DISABLE=1 is set" in refused.stderr
