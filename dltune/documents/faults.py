@@ -110,14 +110,18 @@ def repeated(here: str, what: str, values: Iterable[Hashable]) -> Iterator[str]:
                 )
 
 
-def refuse(source: str, faults: Sequence[str]) -> None:
-    """Raises UsageError, which lists them, when there are any."""
+def refuse(
+    source: str,
+    faults: Sequence[str],
+    remedy: str = "correct these fields, or create the file again",
+) -> None:
+    """Raise UsageError, which lists the faults, if there are any."""
     if faults:
         shown = "\n  ".join(faults[:20])
         more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
         raise UsageError(
             f"{source} is invalid:\n  {shown}{more}",
-            remedy="correct these fields, or create the file again",
+            remedy=remedy,
         )
 
 

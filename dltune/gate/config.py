@@ -126,7 +126,7 @@ def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
     faults: list[str] = []
     values: dict[str, Any] = _values(table, _KEYS, prefix, faults)
     limits = _limits(values.pop("metrics", {}), f"{prefix}metrics", faults)
-    refuse(source, faults)
+    refuse(source, faults, "correct these keys of the configuration")
     return Config(**values, limits=limits, source=source)
 
 

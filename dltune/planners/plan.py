@@ -18,6 +18,7 @@ from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import LOCAL, Framework, Profile, job, task
 from dltune.errors import UsageError
 from dltune.planners.registry import composed, planner
+from dltune.planners.shown import counted
 from dltune.visible import visible
 
 
@@ -208,11 +209,11 @@ def require_machine(plan: Plan, machine: Machine) -> None:
     """Raises UsageError unless `machine` is the one that the plan was made for."""
     if plan.machine == machine.fingerprint:
         return
-    here = f"{len(machine.cores)} cores of {machine.name}"
+    here = f"{counted(len(machine.cores), 'core')} of {machine.name}"
     if machine.quota is not None:
-        here += f" with a quota of {machine.quota:g} CPUs"
+        here += f" with a quota of {machine.quota:g} CPU{'s' * (machine.quota != 1)}"
     raise UsageError(
-        f"the plan was made for {plan.cores} cores of {plan.machine_name} "
+        f"the plan was made for {counted(plan.cores, 'core')} of {plan.machine_name} "
         f"(fingerprint {plan.machine}), but this machine has {here} "
         f"(fingerprint {machine.fingerprint})",
         remedy="make a plan for this machine, or pass --partial to enforce only what still applies",

@@ -41,7 +41,7 @@ def quota(survey: Survey) -> Check:
     limit, cores = survey.machine.quota, len(survey.machine.cores)
     if limit is None:
         return Check("CPU quota", "ok", "no limit on CPU time")
-    found = f"a quota of {limit:g} CPUs on {_count(cores, 'core')}"
+    found = f"a quota of {limit:g} CPU{'s' * (limit != 1)} on {_count(cores, 'core')}"
     if limit >= cores:
         return Check("CPU quota", "ok", found)
     whole = max(1, math.floor(limit))
