@@ -114,7 +114,7 @@ def profile_of_one_that_dies(folder: Path, job: Sequence[object]) -> Done:
     """Of a job that dies once there is the file `enough` in the folder: as the climb begins."""
     mark = str(uuid.uuid4())
     output = folder / "profile.json"
-    running = start(output, mark, "trying threads", job)
+    running = start(output, mark, "trying thread counts", job)
     (folder / "enough").touch()
     running.wait(timeout=240)
     assert not remaining(with_mark, mark)

@@ -66,7 +66,7 @@ def test_the_report_names_the_rank_that_hangs(
     stuck = {rank.rank: rank.stuck for rank in report.ranks}
     assert stuck[0] is None
     assert shown in (stuck[1] or "")
-    assert report.findings[0].title == "rank 1 hangs, and the others wait"
+    assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,16 @@ def test_a_run_names_the_rank_that_hangs(
     written(path, topology.local(), controller, threads=Uniform(1, 1))
     under = dltune("run", "--plan", path)
     with job(tmp_path, controller, (JOB, tmp_path / "record", how), under=under) as running:
-        code, left = interrupted(running, lambda: "hangs, and the others wait: " in running.stderr)
+        code, left = interrupted(
+            running, lambda: "hangs, and the others wait for it: " in running.stderr
+        )
     pid = (tmp_path / "record" / "rank1").read_text().split()[0]
     assert code != 0  # the launcher's own
     assert not left
     assert "Traceback" not in running.stderr
-    assert f"dltune: rank 1 (pid {pid}) hangs, and the others wait: {shown}" in running.stderr
+    assert (
+        f"dltune: rank 1 (pid {pid}) hangs, and the others wait for it: {shown}" in running.stderr
+    )
     last = running.stderr.splitlines()[-1]
     assert last.startswith(
         f"dltune: the job ended with exit code {code}: rank 1 (pid {pid}) hung: "

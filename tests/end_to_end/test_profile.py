@@ -283,7 +283,11 @@ class TestJobsInWhichItCannotWork:
 
     @pytest.mark.parametrize(
         ("options", "text"),
-        [(["--interval", 4096], "cores here"), (["--steps", 1], "--steps"), (["--what"], "--what")],
+        [
+            (["--interval", 4096], "exceeds the"),
+            (["--steps", 1], "--steps"),
+            (["--what"], "--what"),
+        ],
     )
     def test_options(self, tmp_path, options, text):
         done = profile(tmp_path, ["true"], *options)

@@ -55,7 +55,7 @@ def test_a_program_of_others(name: str, tmp_path: Path) -> None:
     ):
         try:
             until = time.monotonic() + 240
-            while "the plan is enforced" not in told.read_text():
+            while "the plan is in force" not in told.read_text():
                 assert running.poll() is None, told.read_text()
                 assert time.monotonic() < until, told.read_text()
                 time.sleep(0.05)

@@ -255,7 +255,7 @@ def enforced(folder: Path, plan: Path, *more: object) -> dict[str, object]:
     with told.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as running:
         try:
             until = time.monotonic() + 240
-            while "the plan is enforced" not in told.read_text():
+            while "the plan is in force" not in told.read_text():
                 assert running.poll() is None, told.read_text()
                 assert time.monotonic() < until
                 time.sleep(0.05)

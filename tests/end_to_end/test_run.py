@@ -69,7 +69,7 @@ def enforced(folder: Path, job: str, steps: int, *options: object) -> Enforced:
     """
     with training("run", *options, folder=folder, job=job) as running:
         until = time.monotonic() + WAIT
-        while "the plan is enforced" not in (folder / "err").read_text():
+        while "the plan is in force" not in (folder / "err").read_text():
             assert running.poll() is None, (folder / "err").read_text()
             assert time.monotonic() < until
             time.sleep(0.05)

@@ -250,7 +250,7 @@ def test_ranks_that_end_well_are_no_failure():
 
 def test_a_rank_that_hangs():
     first = found(rank(0), rank(1, stuck="its process is stopped by a signal"))[0]
-    assert first.title == "rank 1 hangs, and the others wait"
+    assert first.title == "rank 1 hangs, and the others wait for it"
 
 
 def test_versions_that_differ():

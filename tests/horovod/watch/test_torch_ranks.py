@@ -69,5 +69,5 @@ def test_their_threads_have_roles(launcher):
         assert "pt_gloo_runloop" in helpers
         (main,) = (one for one in rank.threads if one.tid == rank.pid)
         assert main.role == "python"
-    with pytest.raises(UsageError, match="of PyTorch's own ranks"):
+    with pytest.raises(UsageError, match="the report is of PyTorch DDP ranks"):
         observed(report)

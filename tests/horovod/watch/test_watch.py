@@ -282,7 +282,7 @@ def test_a_rank_that_hangs_is_told_from_those_that_wait(library, monkeypatch, ho
     if how == "stopped":
         assert ranks[other.pid].stuck == "its process is stopped by a signal"
         assert ranks[one.pid].stuck is None
-        assert report.findings[0].title == "rank 1 hangs, and the others wait"
+        assert report.findings[0].title == "rank 1 hangs, and the others wait for it"
     else:  # neither is within TensorFlow: no one is to blame
         assert all(rank.stuck is None for rank in ranks.values())
 
