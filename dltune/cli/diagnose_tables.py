@@ -28,6 +28,8 @@ def show(diagnosis: Diagnosis) -> None:
         show_finding(finding, f"{number}. ", "   ")
         if finding.apply:
             click.echo(f"   --plan applies: {', '.join(map(str, finding.apply))}")
+    if sum(finding.share or 0.0 for finding in diagnosis.findings) > 1:
+        click.echo("\nCosts overlap: they do not add up, and fixing one can change another.")
     show_unseen(diagnosis.unseen)
 
 

@@ -223,7 +223,7 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
         raise UsageError(
             f"budget too small: {written(budget)} does not suffice for one trial of this job and "
             "the final rounds",
-            remedy=f"use --budget {written(60 * -(-(budget + error.needed) // 60))} or more",
+            remedy=f"use --budget {written(60 * -(-1.5 * (budget + error.needed) // 60))} or more",
         ) from None
 
 

@@ -49,7 +49,7 @@ def gain(finding: Finding) -> str:
 def limit(step: Step) -> str:
     takes = f"a step takes {step.seconds * 1e3:.4g} ms"
     if step.limit is None or step.seconds <= 0:
-        return takes
+        return f"{takes}; too few of its ops were measured to say how fast it could be"
     cores = f"{step.cores} cores" if step.cores > 1 else "one core"
     return (
         f"{takes}; if its ops kept {cores} busy all the time, it would take "

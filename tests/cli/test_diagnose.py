@@ -203,3 +203,17 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
             job.kill()
     assert looks.returncode == 128 + signal.SIGINT
     assert documents.load(kept).partial == "stopped by SIGINT"
+
+
+def test_costs_that_overlap_are_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+    from dltune.cli.diagnose_tables import show
+
+    nothing = diagnose(Seen(), "job", 1.0, None, None)
+
+    def finding(share: float) -> Finding:
+        return Finding(cause="slow", title="slow", evidence="figures", fix="do it", share=share)
+
+    show(msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.5))))
+    assert "Costs overlap" in capsys.readouterr().out
+    show(msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.3))))
+    assert "Costs overlap" not in capsys.readouterr().out

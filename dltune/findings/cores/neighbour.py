@@ -42,7 +42,7 @@ def find(seen: Seen) -> Iterator[Finding]:
             evidence=f"{which}; the job's threads were ready but had no CPU for {main.waited:.0%} "
             "of the CPU time they needed",
             fix="stop these processes, bind them to other CPUs (taskset), or run them on another "
-            "machine",
+            "machine; if they must stay, give the job fewer threads",
             share=share,
             gain=Gain(0.0, share),
             confidence="measured",

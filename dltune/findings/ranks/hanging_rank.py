@@ -22,7 +22,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     yield Finding(
         cause="hanging-rank",
-        title=f"{names(hanging)} {'hangs' if len(hanging) == 1 else 'hang'}, and the others wait for it",
+        title=f"{names(hanging)} hang{'s' * (len(hanging) == 1)}, and the others wait for it",
         evidence="; ".join(f"rank {rank.rank}: {rank.stuck}" for rank in hanging),
         fix="find the line where it hangs: py-spy dump --nonblocking --pid "
         + " or ".join(str(rank.pid) for rank in hanging[:4]),
