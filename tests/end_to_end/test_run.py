@@ -353,7 +353,7 @@ def test_the_scripts_own_threads_are_overridden_and_told(profiled, tmp_path, mac
     section = msgspec.structs.replace(plan.sections["threads"], uniform=Uniform(1, 2))
     plan = write(plans.with_sections(plan, threads=section), tmp_path / "plan.json")
     done = enforced(tmp_path, "own_threads.py", 3, "--plan", plan)
-    assert "overridden" in done.stderr
+    assert "the plan overrode settings of the script" in done.stderr
 
 
 def test_a_plan_for_other_graphs_is_refused(tape, machine, tmp_path):

@@ -195,7 +195,7 @@ def test_figures_are_sorted_by_their_values(browser: Any, tmp_path: Path) -> Non
     experiment = msgspec.structs.replace(read.experiment, blocks=tuple(blocks))
     read = msgspec.structs.replace(read, experiment=experiment)
     with Opened(browser, written(tmp_path, "read", [("io", read)])) as opened:
-        opened.page.locator("#d0-ways1-table th button", has_text="block").click()
+        opened.page.locator("#d0-ways1-table th button", has_text="request").click()
         assert column(opened.page, "d0-ways1-table", 2) == ["1.0 MiB", "64 KiB", "4.0 KiB"]
 
 
