@@ -220,10 +220,12 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
     except NothingToMeasureError as error:
         raise evaluator.error or UsageError(str(error), remedy=None) from None
     except BudgetTooSmallError as error:
+        # half as much again, because the next start can meet a busier machine
+        enough = 60 * -(-1.5 * (budget + error.needed) // 60)
         raise UsageError(
             f"budget too small: {written(budget)} does not suffice for one trial of this job and "
             "the final rounds",
-            remedy=f"use --budget {written(60 * -(-1.5 * (budget + error.needed) // 60))} or more",
+            remedy=f"use --budget {written(enough)} or more",
         ) from None
 
 

@@ -56,7 +56,7 @@ class Process:
 
     def order(self, lines: Sequence[str]) -> None:
         """Send lines of orders; a process that has ended meanwhile does not mind."""
-        log.debug("to pid %d: %d lines of orders: %.200s", self.pid, len(lines), "; ".join(lines))
+        log.debug("to pid %d: %d lines of orders, %.200s ...", self.pid, len(lines), lines[:1])
         with contextlib.suppress(OSError):
             self._connection.sendall(encoded(lines))
 
