@@ -1,4 +1,4 @@
-"""The command line: one thin file per verb, imported only when it is called.
+"""The command line: each command is imported only when it is called.
 
 Results go to stdout, progress and remarks to stderr.
 """
@@ -6,68 +6,45 @@ Results go to stdout, progress and remarks to stderr.
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 
 import click
 
-from dltune import __version__
+from dltune import __version__, extensions
 from dltune.errors import DltuneError, UsageError
 
-# group -> command -> its help in one line, so that `dltune --help` imports no command
-GROUPS = {
-    "Start here": {
-        "diagnose": "Find out why training is slow, and how to fix it.",
-        "tune": "Find the settings under which a job runs fastest.",
-        "run": "Run an unmodified job under a plan.",
-    },
-    "Measure": {
-        "profile": "Measure a training step op by op, at each thread count.",
-        "bench": "Compare a plan with other settings of a job.",
-        "io-report": "Find out why reading the data is slow.",
-        "horovod-report": "Show how communication threads use the cores of ranks.",
-        "doctor": "Check what dltune can measure on this machine.",
-    },
-    "Decide": {
-        "plan": "Make a plan from a profile: threads, memory, ranks.",
-        "model": "Train a regression model that predicts op times.",
-    },
-    "Read": {
-        "show": "Print a saved profile.",
-        "report": "Write an HTML page, or a timeline for Perfetto.",
-        "compare": "Compare two profiles, or two benchmark results.",
-    },
-    "Keep it fast": {
-        "gate": "Fail a build when a command has become slower.",
-    },
-    "Data": {
-        "lmdb": "Inspect and check an LMDB file.",
-    },
-}
-COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+GROUPS = ("Start here", "Measure", "Decide", "Read", "Keep it fast", "Data")
+
+
+def groups() -> dict[str, dict[str, str]]:
+    """Return the line of each command in `dltune --help`, by group."""
+    found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    for extension in extensions.extensions():
+        for name, command in extension.commands.items():
+            found.setdefault(command.group, {})[name] = command.summary
+    return {group: commands for group, commands in found.items() if commands}
 
 
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for commands in groups().values() for name in commands]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        registered: extensions.Command | None = extensions.find("commands", name)
+        if registered is None:
             return None
-        command: click.Command = importlib.import_module(
-            f"dltune.cli.{name.replace('-', '_')}"
-        ).command
+        command: click.Command = extensions.load(registered.target)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        if name and name not in COMMANDS and not name.startswith("-"):
+        if name and not name.startswith("-") and not extensions.find("commands", name):
             import difflib
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
             raise UsageError(
                 f"there is no command {name!r}",
                 remedy=f"did you mean dltune {near[0]}?" if near else "dltune --help lists all",
@@ -75,10 +52,13 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))
-        for group, commands in GROUPS.items():
+        width = max(map(len, self.list_commands(ctx)))
+        for group, commands in groups().items():
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+        if failures := extensions.failures():
+            with formatter.section("Extensions that cannot be used"):
+                formatter.write_dl(list(failures.items()))
 
 
 @click.command(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dltune import extensions
 from dltune.errors import UsageError
 from dltune.planners import registry
 
@@ -23,7 +24,7 @@ class _Planners(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         helps = ctx.help_option_names
-        if args and not registry.known(args[0]) and args[0] not in helps:
+        if args and not _is_planner(args[0]) and args[0] not in helps:
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -31,11 +32,14 @@ class _Planners(click.Group):
         return list(registry.names())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return _command(registry.planner(name)) if registry.known(name) else None
+        return _command(registry.planner(name)) if _is_planner(name) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Planners"):
             formatter.write_dl([(name, _summary(name)) for name in registry.names()])
+        if failures := extensions.failures():
+            with formatter.section("Extensions that cannot be used"):
+                formatter.write_dl(list(failures.items()))
 
 
 @click.group(
@@ -52,8 +56,13 @@ def command() -> None:
     """
 
 
+def _is_planner(name: str) -> bool:
+    """True for the name of a planner, and of an extension that cannot be loaded."""
+    return name in registry.names() or name in extensions.failures()
+
+
 def _summary(name: str) -> str:
-    """A line; of a planner that does not work, why."""
+    """Return the planner's line, or why the planner cannot be loaded."""
     try:
         return registry.planner(name).summary
     except UsageError as error:

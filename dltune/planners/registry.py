@@ -1,58 +1,36 @@
-"""The planners that there are: dltune's own, and those of other packages (entry points of the group
-`dltune.planners`, as `transfers = "package.module:PLANNER"`).
-
-Nothing is imported before it is asked for, so that a package that is broken troubles only who needs
-its planner.
-"""
+"""The planners: those that dltune's core, its systems and extensions of other packages register."""
 
 from __future__ import annotations
 
 import functools
 import graphlib
-import importlib
-from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterable
 from typing import Any
 
+from dltune import extensions
 from dltune.errors import UsageError
 from dltune.planners.planner import Planner
 
-GROUP = "dltune.planners"
-OWN = ("threads", "settings", "transfers", "memory", "io", "allreduce", "buckets", "parallelism")
-
 
 def names() -> tuple[str, ...]:
-    """Of all planners, dltune's own first."""
-    return (*OWN, *sorted(_others()))
-
-
-def known(name: str) -> bool:
-    """Whether there is a planner of that name; they are words, as paths of files seldom are."""
-    return name in OWN or (name.isidentifier() and name in _others())
+    """Return the names of all planners, dltune's own first."""
+    return tuple(name for each in extensions.extensions() for name in each.planners)
 
 
 @functools.cache
 def planner(name: str) -> Planner[Any]:
-    """Raises UsageError when there is none of that name, or its package does not work."""
-    if name in OWN:
-        own: Planner[Any] = importlib.import_module(f"dltune.planners.{name}.planner").PLANNER
-        return own
-    entries = _others().get(name, [])
-    if len(entries) > 1:
+    """Return the planner `name`. Raises UsageError if there is none, or if it cannot be loaded."""
+    target = extensions.find("planners", name)
+    if target is None:
+        broken = "; ".join(extensions.failures().values())
         raise UsageError(
-            f"{len(entries)} packages provide a planner {name!r}: "
-            + ", ".join(entry.value for entry in entries),
-            remedy="uninstall all of them except one",
-        )
-    if not entries:
-        raise UsageError(
-            f"unknown planner {name!r}",
+            f"unknown planner {name!r}" + (f" ({broken})" if broken else ""),
             remedy=f"install the package that provides it, or use one of {', '.join(names())}",
         )
-    where = f"the planner {name!r} ({entries[0].value})"
+    where = f"the planner {name!r} ({target})"
     try:
-        loaded = entries[0].load()
-    except Exception as error:  # whatever another package does when it is imported
+        loaded = extensions.load(target)
+    except Exception as error:  # importing another package can raise anything
         raise UsageError(
             f"{where} cannot be loaded: {type(error).__name__}: {error}",
             remedy="repair or uninstall the package that provides it",
@@ -82,12 +60,3 @@ def composed(sections: Iterable[str]) -> list[str]:
             f"the planners {circle} cannot be ordered: each must come after the other",
             remedy="report this to the authors of the packages that provide them",
         ) from None
-
-
-@functools.cache
-def _others() -> Mapping[str, list[EntryPoint]]:
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for entry in entry_points(group=GROUP):
-        if entry.name not in OWN:  # an environment may stand twice on the path
-            found.setdefault(entry.name, {})[entry.value] = entry
-    return {name: list(entries.values()) for name, entries in found.items()}

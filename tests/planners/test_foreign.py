@@ -71,9 +71,12 @@ def test_it_stands_among_the_planners_and_a_broken_one_is_told(dltune: Run) -> N
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stdout.split())
     assert "waiting How OpenMP's threads wait." in told
-    assert "stale the planner 'stale' (dltune_waiting_of_old:PLANNER) cannot be loaded" in told
+    assert "stale the extension 'stale' (dltune_waiting_of_old:EXTENSION) cannot be loaded" in told
     assert "threads Choose threads and cores for each op," in told
-    assert dltune("--help").returncode == 0
+    overview = " ".join(dltune("--help").stdout.split())
+    assert "waiting Print how threads can wait." in overview
+    assert "stale the extension 'stale'" in overview
+    assert dltune("waiting").stdout == "active\npassive\n"
     own = dltune("plan", "waiting", "--help").stdout
     for part in ("sleep leave their cores", "--policy", "--into", "--emit", "--json"):
         assert part in own

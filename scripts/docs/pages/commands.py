@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from dltune import cli
-from dltune.planners import registry
+from dltune import cli, extensions
 from pages.markdown import block, bullet, code, escaped, paragraph, sentence
 
 # the words that click shows for types, and those of the reference
@@ -43,7 +42,8 @@ def _children(context: click.Context) -> list[click.Context]:
         return []
     names = command.list_commands(context)
     if context.info_name == "plan":
-        names = [name for name in names if name in registry.OWN]
+        own = {name for each in extensions.own() for name in each.planners}
+        names = [name for name in names if name in own]
     return [_child(context, name) for name in names]
 
 
@@ -60,7 +60,7 @@ def _pages(context: click.Context) -> Iterator[tuple[str, str]]:
 
 def _index(root: click.Context) -> str:
     lines = ["# Commands", "", "Every command prints its options with `--help`.", ""]
-    for title, commands in cli.GROUPS.items():
+    for title, commands in cli.groups().items():
         lines += [f"## {title}", ""]
         for name, text in commands.items():
             child = _child(root, name)

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from dltune import extensions
 from dltune.documents import (
     bench,
     diagnosis,
@@ -69,7 +70,8 @@ class Page:
 
 
 def _sections() -> dict[str, Struct]:
-    return {name: registry.planner(name).section for name in registry.OWN}
+    own = [name for each in extensions.own() for name in each.planners]
+    return {name: registry.planner(name).section for name in own}
 
 
 def documents() -> tuple[Page, ...]:

@@ -1,4 +1,4 @@
-"""A planner in a package of its own: how OpenMP's threads wait. Nothing of dltune knows of it."""
+"""An extension in a package of its own: how OpenMP's threads wait."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from dltune.documents.plan import Plan
 from dltune.errors import UsageError
+from dltune.extensions import Command, Extension
 from dltune.machine import topology
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.planner import Decision, Planner
@@ -79,3 +80,18 @@ class WaitingPlanner(Planner[WaitingPlan]):
 
 
 PLANNER = WaitingPlanner()
+
+
+@click.command("waiting")
+def command() -> None:
+    """Print the policies."""
+    click.echo("\n".join(POLICIES))
+
+
+EXTENSION = Extension(
+    name="waiting",
+    commands={
+        "waiting": Command("Decide", "Print how threads can wait.", "dltune_waiting:command")
+    },
+    planners={"waiting": "dltune_waiting:PLANNER"},
+)

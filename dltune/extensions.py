@@ -1,0 +1,139 @@
+"""Extensions: what each system, and each package of others, adds to dltune.
+
+A package registers one `Extension` as an entry point of the group `dltune.extensions`:
+`waiting = "dltune_waiting:EXTENSION"`. dltune's own systems register theirs as
+`dltune/systems/NAME/extension.py`. An extension names what it adds as "module:object"; nothing of
+that is imported before it is used, so a package that is broken affects only its own users.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dltune.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "dltune.extensions"
+SYSTEMS = Path(__file__).parent / "systems"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its group in `dltune --help`, its line there, and the click command."""
+
+    group: str
+    summary: str
+    target: str
+
+
+@dataclass(frozen=True)
+class DocumentKind:
+    """A kind of document. `load`: the function that reads and checks a file. `main`: the table that
+    `show --csv` prints by default, the first of these that has rows. `view`: the function that
+    returns what the HTML page shows; empty: the page cannot show it."""
+
+    load: str
+    main: tuple[str, ...]
+    view: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """What one package adds.
+
+    - `commands`: by name.
+    - `planners`: `planner.Planner` objects, by the name of their section.
+    - `rules`: packages and modules that hold findings' rules.
+    - `documents`: by the kind in a document's schema, such as "dltune.profile".
+    - `settings`: `Setting` objects for the search of `dltune tune`.
+    """
+
+    name: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    planners: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    documents: Mapping[str, DocumentKind] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+
+
+def load(target: str) -> Any:
+    """Return the object that "module:object" names."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@functools.cache
+def own() -> tuple[Extension, ...]:
+    """Return dltune's core and its systems."""
+    systems = sorted(module.name for module in pkgutil.iter_modules([str(SYSTEMS)]))
+    modules = ["dltune.core", *(f"dltune.systems.{name}.extension" for name in systems)]
+    return tuple(load(f"{module}:EXTENSION") for module in modules)
+
+
+def extensions() -> tuple[Extension, ...]:
+    """Return dltune's own extensions, then those of other packages."""
+    return (*own(), *_others()[0])
+
+
+def failures() -> Mapping[str, str]:
+    """Return why extensions of other packages cannot be loaded, by name."""
+    return _others()[1]
+
+
+def find(registry: str, name: str) -> Any:
+    """Return what is registered under `name` in a field of the extensions, such as "planners"; None
+    if there is nothing. Raises UsageError if several extensions register it."""
+    found = {
+        extension.name: getattr(extension, registry)[name]
+        for extension in extensions()
+        if name in getattr(extension, registry)
+    }
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} extensions provide {name!r}: {', '.join(found)}",
+            remedy="uninstall all of them except one",
+        )
+    return next(iter(found.values()), None)
+
+
+@functools.cache
+def _others() -> tuple[tuple[Extension, ...], Mapping[str, str]]:
+    loaded: list[Extension] = []
+    failed: dict[str, str] = {}
+    for name, entry in sorted(_entry_points()):
+        where = f"the extension {name!r} ({entry.value})"
+        try:
+            extension = entry.load()
+        except Exception as error:  # importing another package can raise anything
+            failed[name] = f"{where} cannot be loaded: {type(error).__name__}: {error}"
+            continue
+        if isinstance(extension, Extension) and extension.name == name:
+            loaded.append(extension)
+        else:
+            failed[name] = f"{where} is not an Extension with this name"
+    return tuple(loaded), failed
+
+
+def _entry_points() -> set[tuple[str, EntryPoint]]:
+    """Importing importlib.metadata takes longer than the rest of `dltune --help`, so look first
+    whether any package registers an extension."""
+    if not any(_registering()):
+        return set()
+    from importlib.metadata import entry_points
+
+    return {(entry.name, entry) for entry in entry_points(group=GROUP)}
+
+
+def _registering() -> Iterator[bool]:
+    for folder in sys.path:
+        for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
+            yield f"[{GROUP}]" in file.read_text(errors="replace")

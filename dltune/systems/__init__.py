@@ -1,0 +1,1 @@
+"""The research systems, a package each. dltune's core works without them."""

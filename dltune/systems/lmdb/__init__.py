@@ -1,0 +1,1 @@
+"""Reading of training data from LMDB files: measured, explained and planned."""

@@ -1,0 +1,21 @@
+"""What the system for reading data registers."""
+
+from __future__ import annotations
+
+from dltune.extensions import Command, DocumentKind, Extension
+
+EXTENSION = Extension(
+    name="lmdb",
+    commands={
+        "io-report": Command(
+            "Measure", "Find out why reading the data is slow.", "dltune.cli.io_report:command"
+        ),
+        "lmdb": Command("Data", "Inspect and check an LMDB file.", "dltune.cli.lmdb:command"),
+    },
+    planners={"io": "dltune.planners.io.planner:PLANNER"},
+    documents={
+        "dltune.io": DocumentKind(
+            "dltune.documents.io:load", ("files", "strided"), "dltune.report.kinds.io:show"
+        ),
+    },
+)

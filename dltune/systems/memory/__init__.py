@@ -1,0 +1,1 @@
+"""Memory planning of a training step, after SuperNeurons."""

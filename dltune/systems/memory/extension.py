@@ -1,0 +1,10 @@
+"""What the memory system registers."""
+
+from __future__ import annotations
+
+from dltune.extensions import Extension
+
+EXTENSION = Extension(
+    name="memory",
+    planners={"memory": "dltune.planners.memory.planner:PLANNER"},
+)

@@ -1,0 +1,1 @@
+"""Search for the division of each operator over devices, after FlexFlow."""

@@ -1,0 +1,1 @@
+"""Jobs of several ranks: Horovod and PyTorch's DistributedDataParallel."""

@@ -1,0 +1,10 @@
+"""What the system for parameter transfers registers."""
+
+from __future__ import annotations
+
+from dltune.extensions import Extension
+
+EXTENSION = Extension(
+    name="transfers",
+    planners={"transfers": "dltune.planners.transfers.planner:PLANNER"},
+)
