@@ -49,6 +49,7 @@ class Setting:
     """One thing to set.
 
     - `name`: the name in a plan and on the command line.
+    - `order`: its place in a search; settings with a likely gain have low numbers.
     - `what`: the change that it makes, a sentence; `helps`: the jobs that profit, a sentence.
     - `meanings`: the effect of each value, by value; a letter in the key stands for a number.
     - `kind`: what may change in the job's results; `source`: the reference.
@@ -82,6 +83,7 @@ class Setting:
     changes_graph: bool = False
     framework: str | None = None
     framework_of: Callable[[str], str | None] = lambda _: None
+    order: int = 1000
 
     def values(self, here: Circumstances) -> tuple[str, ...]:
         """What is worth trying here beside leaving it as it is, likeliest gain first."""

@@ -23,4 +23,10 @@ EXTENSION = Extension(
             "dltune.documents.horovod:load", ("ranks",), "dltune.report.kinds.horovod:show"
         ),
     },
+    settings=(
+        "dltune.planners.settings.space.ranks:HOROVOD",
+        "dltune.planners.settings.space.ranks:MPI_YIELD",
+        "dltune.planners.settings.space.ranks:DDP_BUCKET",
+        "dltune.planners.settings.space.ranks:RANKS",
+    ),
 )

@@ -1,43 +1,21 @@
-"""The space of settings: a file for each group of entries."""
+"""The space of settings: those that dltune's core, its systems and other packages register."""
 
 from __future__ import annotations
 
 import difflib
 
 from dltune.errors import UsageError
+from dltune.extensions import extensions, load
 from dltune.planners.settings.setting import Setting
-from dltune.planners.settings.space import kernels, openmp, pipeline, ranks, threads, training
-from dltune.planners.settings.space.allocator import ALLOCATOR
+
+
+def _registered() -> list[Setting]:
+    targets = [target for extension in extensions() for target in extension.settings]
+    return [load(target) for target in targets]
+
 
 # likeliest gain first
-SPACE: tuple[Setting, ...] = (
-    training.BATCH_NORM,
-    kernels.FUSED_OPTIMIZER,
-    kernels.CHANNELS_LAST,
-    threads.THREADS,
-    kernels.ONEDNN_PRIMITIVES,
-    kernels.ONEDNN,
-    ALLOCATOR,
-    openmp.OPENMP,
-    openmp.OPENMP_WAIT,
-    pipeline.INPUT_WORKERS,
-    pipeline.INPUT_PREFETCH,
-    pipeline.INPUT_THREADS,
-    training.STEPS_PER_EXECUTION,
-    threads.AFFINITY,
-    ranks.HOROVOD,
-    ranks.MPI_YIELD,
-    ranks.DDP_BUCKET,
-    kernels.ONEDNN_CALLER,
-    kernels.XLA,
-    kernels.JIT_COMPILE,
-    kernels.DENORMALS,
-    ranks.RANKS,
-    kernels.ONEDNN_MATH,
-    kernels.FLOAT32_PRECISION,
-    training.PRECISION,
-    pipeline.INPUT_ORDER,
-)
+SPACE: tuple[Setting, ...] = tuple(sorted(_registered(), key=lambda setting: setting.order))
 
 
 def by_name(name: str) -> Setting:

@@ -100,6 +100,7 @@ def _untried(here: Circumstances) -> dict[str, str]:
 
 ALLOCATOR = Setting(
     name="allocator",
+    order=70,
     what="Choose the memory allocator, whether it keeps freed memory, and whether it uses huge "
     "pages.",
     helps="Jobs with many page faults, which allocate and free large tensors in every step.",

@@ -33,6 +33,7 @@ def _no_bf16(_: Circumstances) -> str | None:
 
 ONEDNN = Setting(
     name="onednn",
+    order=60,
     what="Choose between oneDNN's kernels and Eigen's.",
     helps="Jobs for which TensorFlow's default, chosen by the generation of the CPU, is slower.",
     meanings={"on": "use oneDNN's kernels", "off": "use Eigen's kernels"},
@@ -47,6 +48,7 @@ ONEDNN = Setting(
 
 ONEDNN_PRIMITIVES = Setting(
     name="onednn_primitives",
+    order=50,
     what="Keep oneDNN's prepared convolution gradients between steps instead of preparing them "
     "again in each step. Their scratch buffers take more memory.",
     helps="Models with many convolutions.",
@@ -62,6 +64,7 @@ ONEDNN_PRIMITIVES = Setting(
 
 ONEDNN_CALLER = Setting(
     name="onednn_caller",
+    order=180,
     what="Let the thread that calls a oneDNN kernel work on it instead of waiting for the pool.",
     helps="Jobs with few threads and many short oneDNN ops.",
     meanings={"works": "the calling thread works too"},
@@ -76,6 +79,7 @@ ONEDNN_CALLER = Setting(
 
 XLA = Setting(
     name="xla",
+    order=190,
     what="Compile clusters of ops with XLA, in any script (auto-clustering).",
     helps="Graphs with many small element-wise ops.",
     meanings={"auto": "XLA chooses the clusters"},
@@ -90,6 +94,7 @@ XLA = Setting(
 
 JIT_COMPILE = Setting(
     name="jit_compile",
+    order=200,
     what="Compile the model: Keras' whole training step with XLA, or PyTorch's outermost modules "
     "with torch.compile.",
     helps="Long runs of models with many small ops. Compiling takes half a minute or more, once.",
@@ -103,6 +108,7 @@ JIT_COMPILE = Setting(
 # lossy: random numbers like an output are drawn in another order
 CHANNELS_LAST = Setting(
     name="channels_last",
+    order=30,
     what="Store the weights of convolutions, and the tensors between them, with the channels last "
     "in memory. Random numbers drawn like an output (torch.randn_like) come in another order.",
     helps="Convolutional networks: oneDNN's kernels compute in this layout.",
@@ -117,6 +123,7 @@ CHANNELS_LAST = Setting(
 
 FUSED_OPTIMIZER = Setting(
     name="fused_optimizer",
+    order=20,
     what="Let SGD, Adam, AdamW and Adagrad update all tensors of a parameter group with one op.",
     helps="Models with many small weights, in which the optimizer takes a visible share of a step.",
     meanings={"on": "use the fused op"},
@@ -130,6 +137,7 @@ FUSED_OPTIMIZER = Setting(
 # TensorFlow's own threads do it by themselves (core/platform/denormal.h)
 DENORMALS = Setting(
     name="denormals",
+    order=210,
     what="Treat denormal numbers (below the smallest normal number) as zero.",
     helps="Jobs whose values decay towards zero: many CPUs are slow with denormal numbers.",
     meanings={"flushed": "flush denormal numbers to zero"},
@@ -142,6 +150,7 @@ DENORMALS = Setting(
 # another precision than the script asks for: only where the user allows it
 ONEDNN_MATH = Setting(
     name="onednn_math",
+    order=230,
     what="Let oneDNN multiply float32 values in bfloat16 and add in float32.",
     helps="CPUs with AMX or AVX512_BF16.",
     meanings={"bf16": "multiply in bfloat16"},
@@ -155,6 +164,7 @@ ONEDNN_MATH = Setting(
 
 FLOAT32_PRECISION = Setting(
     name="float32_precision",
+    order=240,
     what="Let oneDNN multiply PyTorch's float32 values in bfloat16 and add in float32.",
     helps="CPUs with AMX or AVX512_BF16.",
     meanings={"bf16": "multiply in bfloat16"},

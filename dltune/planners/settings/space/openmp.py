@@ -52,6 +52,7 @@ def _preloaded(here: Circumstances) -> str | None:
 
 OPENMP = Setting(
     name="openmp",
+    order=80,
     what="Replace GNU's OpenMP runtime, which comes with PyTorch, with Intel's.",
     helps="Steps of many short ops, for which starting and joining threads takes long.",
     meanings={"intel": "load libiomp5.so (pip install intel-openmp)"},
@@ -66,6 +67,7 @@ OPENMP = Setting(
 
 OPENMP_WAIT = Setting(
     name="openmp_wait",
+    order=90,
     what="Set how long OpenMP's threads wait for the next op before they sleep. The default is "
     "about 3 ms in GNU's runtime and 200 ms in Intel's.",
     helps="Jobs that share their cores with data workers, other ranks or other programs.",

@@ -23,6 +23,7 @@ def _threads_means(value: str, _: Circumstances) -> Means:
 
 INPUT_THREADS = Setting(
     name="input_threads",
+    order=120,
     what="Give tf.data a separate thread pool instead of the pool of the ops.",
     helps="Input pipelines that compete with the ops of the step for threads.",
     meanings={"N": "N threads, 1 to 1024"},
@@ -38,6 +39,7 @@ _FURTHER = "8"  # batches that each of PyTorch's workers prepares ahead, which d
 
 INPUT_PREFETCH = Setting(
     name="input_prefetch",
+    order=110,
     what="Prepare batches ahead while a step runs, in tf.data or in each DataLoader worker.",
     helps="Batches that take different times to prepare.",
     meanings={
@@ -72,6 +74,7 @@ def _workers_means(value: str, _: Circumstances) -> Means:
 
 INPUT_WORKERS = Setting(
     name="input_workers",
+    order=100,
     what="Give DataLoaders without workers processes that prepare batches while a step runs.",
     helps="Steps that wait for their data.",
     meanings={"N": "N worker processes, 1 to 1024"},
@@ -85,6 +88,7 @@ INPUT_WORKERS = Setting(
 
 INPUT_ORDER = Setting(
     name="input_order",
+    order=260,
     what="Let tf.data return examples as soon as they are ready. Batches then hold other examples "
     "than in the script's order.",
     helps="Parallel input pipelines in which slow examples hold up the others.",

@@ -102,6 +102,7 @@ def _bucket_unfit(here: Circumstances) -> str | None:
 
 RANKS = Setting(
     name="ranks",
+    order=220,
     what="Set how many ranks share the same batch, each on its part of the cores. Batch "
     "normalisation and dropout then see only one rank's part of the batch.",
     helps="Machines with many cores or several NUMA nodes, on which one process does not scale.",
@@ -116,6 +117,7 @@ RANKS = Setting(
 
 HOROVOD = Setting(
     name="horovod",
+    order=150,
     what="Choose the library that Horovod's ranks communicate with.",
     helps="Horovod jobs that spend much of a step in communication.",
     meanings={"gloo": "use gloo", "mpi": "use MPI, if mpirun is installed"},
@@ -130,6 +132,7 @@ HOROVOD = Setting(
 
 MPI_YIELD = Setting(
     name="mpi_yield",
+    order=160,
     what="Let ranks that wait in Open MPI give up their core.",
     helps="Jobs with more ranks or threads than cores.",
     meanings={"on": "yield the core while idle"},
@@ -143,6 +146,7 @@ MPI_YIELD = Setting(
 
 DDP_BUCKET = Setting(
     name="ddp_bucket",
+    order=170,
     what="Set how much of the gradients DistributedDataParallel sums up at a time, while the "
     "backward pass computes the rest.",
     helps="Ranks that wait for communication at the end of the backward pass.",

@@ -62,6 +62,7 @@ def _users(here: Circumstances) -> str | None:
 
 THREADS = Setting(
     name="threads",
+    order=40,
     # one intra-op and one inter-op count for all ops
     what="Set the framework's thread pools: threads within an op, and ops at a time.",
     helps="Almost any job. The defaults use every CPU, which is too much for small ops, for "
@@ -107,6 +108,7 @@ def _unfit(here: Circumstances) -> str | None:
 
 AFFINITY = Setting(
     name="affinity",
+    order=140,
     what="Confine the job to some CPUs. TensorFlow's default thread counts follow from them.",
     helps="Several ranks on one machine, hyper-threaded cores, or several NUMA nodes.",
     meanings={

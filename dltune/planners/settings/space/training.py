@@ -7,6 +7,7 @@ from dltune.planners.settings.setting import Circumstances, Means, Setting
 
 BATCH_NORM = Setting(
     name="batch_norm",
+    order=10,
     what="Compute Keras' batch normalisation with TensorFlow's fused kernel, not op by op.",
     helps="Keras 3 models with many batch normalisation layers, such as ResNets.",
     meanings={"fused": "use the fused kernel in training"},
@@ -30,6 +31,7 @@ def _steps(value: str, _: Circumstances) -> Means:
 
 STEPS_PER_EXECUTION = Setting(
     name="steps_per_execution",
+    order=130,
     what="Let Keras' fit run several steps at a time inside TensorFlow, and its callbacks once for "
     "all of them.",
     helps="Short steps, in which Python takes a visible share of the time.",
@@ -46,6 +48,7 @@ STEPS_PER_EXECUTION = Setting(
 # another precision than the script asks for: only where the user allows it
 PRECISION = Setting(
     name="precision",
+    order=250,
     what="Compute products and convolutions in bfloat16 and keep variables in float32, by Keras' "
     "policy or PyTorch's autocast.",
     helps="CPUs with AMX or AVX512_BF16.",
