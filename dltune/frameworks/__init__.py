@@ -1,0 +1,1 @@
+"""Frameworks that jobs run on, and what dltune can do in a job of each."""
