@@ -1,11 +1,22 @@
-"""What dltune's core registers: the commands, planners, rules and documents without a system."""
+"""What dltune's core registers: all that belongs to no system, with the hooks of frameworks."""
 
 from __future__ import annotations
 
-from dltune.extensions import Command, DocumentKind, Extension
+from pathlib import Path
+
+from dltune.extensions import Command, DocumentKind, Extension, Hook
 
 START, MEASURE, DECIDE = "Start here", "Measure", "Decide"
 READ, KEEP = "Read", "Keep it fast"
+
+
+_PACKAGE = Path(__file__).parent
+# a script that imports Keras alone may use it on another framework
+_KERAS = ("tensorflow", "keras", "tf_keras")
+
+
+def _hook(framework: str, module: str, *packages: str, settings: tuple[str, ...] = ()) -> Hook:
+    return Hook(module, (str(_PACKAGE / framework / "inject"),), packages, settings)
 
 
 def _command(group: str, name: str, summary: str) -> Command:
@@ -100,5 +111,41 @@ EXTENSION = Extension(
         "dltune.planners.settings.space.kernels:FLOAT32_PRECISION",
         "dltune.planners.settings.space.training:PRECISION",
         "dltune.planners.settings.space.pipeline:INPUT_ORDER",
+    ),
+    hooks=(
+        _hook("tensorflow", "_dltune_tensorflow", "tensorflow"),
+        _hook("tensorflow", "_dltune_batch_norm", *_KERAS, settings=("batch_norm",)),
+        _hook(
+            "tensorflow",
+            "_dltune_keras",
+            *_KERAS,
+            settings=("jit_compile", "steps_per_execution", "precision"),
+        ),
+        _hook(
+            "tensorflow",
+            "_dltune_input",
+            "tensorflow",
+            settings=("input_threads", "input_prefetch", "input_order"),
+        ),
+        _hook("pytorch", "_dltune_torch", "torch"),
+        _hook(
+            "pytorch",
+            "_dltune_torch_settings",
+            "torch",
+            settings=(
+                "jit_compile",
+                "precision",
+                "channels_last",
+                "float32_precision",
+                "denormals",
+            ),
+        ),
+        _hook(
+            "pytorch",
+            "_dltune_torch_loader",
+            "torch",
+            settings=("input_prefetch", "input_workers"),
+        ),
+        _hook("pytorch", "_dltune_torch_optimizer", "torch", settings=("fused_optimizer",)),
     ),
 )

@@ -46,6 +46,37 @@ class DocumentKind:
     view: str = ""
 
 
+@dataclass(frozen=True)
+class Hook:
+    """A module that runs inside a job (`dltune/frameworks/bootstrap`). It imports nothing of dltune
+    and only the standard library, apart from what the job has imported.
+
+    `folders` hold the module and those that it imports. The first import of one of `packages` in an
+    interpreter of the job loads it; without packages, the start of the interpreter does.
+
+    A module without `settings` has a function `start(answer, interpreter)`. It returns a list of
+    (module of the job, function to call after its import), and a dict of what to call with the
+    error if a module cannot be imported. A module with settings, which are names in `Means.hooks`,
+    has a function for each that takes a `_dltune_report.Report` and returns such a list. The first
+    of its packages is the framework.
+    """
+
+    module: str
+    folders: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    def under(self, orders: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the hook with orders, as an adapter in the answer to an interpreter that starts.
+        The module's `start` gets these orders instead of the answer."""
+        return {
+            "module": self.module,
+            "folders": list(self.folders),
+            "packages": list(self.packages),
+            "orders": dict(orders),
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Extension:
     """What one package adds.
@@ -55,6 +86,7 @@ class Extension:
     - `rules`: packages and modules that hold findings' rules.
     - `documents`: by the kind in a document's schema, such as "dltune.profile".
     - `settings`: `Setting` objects for the search of `dltune tune`.
+    - `hooks`: modules that run inside every job.
     """
 
     name: str
@@ -63,6 +95,7 @@ class Extension:
     rules: tuple[str, ...] = ()
     documents: Mapping[str, DocumentKind] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
 
 def load(target: str) -> Any:
@@ -82,6 +115,11 @@ def own() -> tuple[Extension, ...]:
 def extensions() -> tuple[Extension, ...]:
     """Return dltune's own extensions, then those of other packages."""
     return (*own(), *_others()[0])
+
+
+def hooks() -> list[Hook]:
+    """Return the modules that run inside every job."""
+    return [hook for extension in extensions() for hook in extension.hooks]
 
 
 def failures() -> Mapping[str, str]:

@@ -169,17 +169,19 @@ def examine() -> list[Check]:
 
 
 def _plugin(found: Installed | None) -> Check:
+    from dltune.frameworks.bootstrap import _dltune_plugin
     from dltune.machine.checks import native
-    from dltune.tensorflow.inject import _dltune_plugin
+    from dltune.tensorflow.inject import _dltune_tensorflow
 
     if found is None:
         return native.impossible(
             "this Python has no TensorFlow; dltune builds the plugin for the job's TensorFlow"
         )
     try:
-        sources, flags, salt = _dltune_plugin.arguments(found.folder)
+        flags, salt = _dltune_tensorflow.arguments(found.folder)
     except RuntimeError as error:
         return native.impossible(str(error))
+    sources = _dltune_plugin.sources(_dltune_tensorflow.PLUGIN)
     return native.plugin(sources, flags, salt)
 
 

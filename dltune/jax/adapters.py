@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dltune import parallelism
+from dltune.extensions import Hook
 
 INJECTED = Path(__file__).resolve().parent / "inject"
 
 
 def parallel_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them."""
-    folders = [str(INJECTED), str(parallelism.INJECTED)]
-    return {"folders": folders, "module": "_dltune_parallel", "orders": dict(orders)}
+    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them. It seeds
+    Python's random numbers, and so waits for no import."""
+    return Hook("_dltune_parallel", (str(INJECTED), str(parallelism.INJECTED))).under(orders)

@@ -1,7 +1,8 @@
 """Start a command in a process group of its own, hear from its processes, end it.
 
 The job is not edited: the bootstrap comes to its Python interpreters through PYTHONPATH, and finds
-dltune through the socket named in DLTUNE_SOCKET.
+dltune through the socket named in DLTUNE_SOCKET. The file `hooks` beside the socket lists the
+modules that the bootstrap loads for frameworks and systems.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from pathlib import Path
 
 import msgspec
 
+from dltune import extensions
 from dltune.errors import UsageError
+from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.orders import encoded
 from dltune.job.python_path import python_path
@@ -32,7 +35,7 @@ from dltune.proc.tree import Tree
 
 log = logging.getLogger(__name__)
 
-INJECTED = Path(__file__).resolve().parent.parent / "tensorflow" / "inject"
+BOOTSTRAP = Path(__file__).resolve().parent.parent / "frameworks" / "bootstrap"
 # how long the processes of a job may take to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
 # between two looks at what descends from it meanwhile
@@ -136,8 +139,10 @@ class Job:
             ) from None
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
+        """Return the job's environment, in which the bootstrap finds dltune and its hooks."""
+        (self._folder / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
         environment = {**os.environ, **extra}
-        environment["PYTHONPATH"] = python_path(INJECTED, environment=environment)
+        environment["PYTHONPATH"] = python_path(BOOTSTRAP, environment=environment)
         environment["DLTUNE_SOCKET"] = str(self._folder / "socket")
         return environment
 
@@ -245,7 +250,7 @@ class Job:
         when it trains."""
         for source, one in list(self._processes.items()):
             if one.pid == hello.pid and one.hello.framework != hello.framework:
-                if one.trains or hello.framework == "tensorflow":
+                if one.trains or framework(hello.framework).attaches_on_import:
                     return True
                 self._forget(source)
         return False

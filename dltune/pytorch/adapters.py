@@ -7,25 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from dltune import parallelism
+from dltune.extensions import Hook
 
 INJECTED = Path(__file__).resolve().parent / "inject"
 
 
 def memory_adapter(orders: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`orders`: what steps give up; None: one is to be recorded."""
-    return _adapter("_dltune_torch_memory", orders or {})
+    return _hook("_dltune_torch_memory").under(orders or {})
 
 
 def buckets_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
     """`orders`: the buckets of models."""
-    return _adapter("_dltune_torch_buckets", orders)
+    return _hook("_dltune_torch_buckets").under(orders)
 
 
 def parallel_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them."""
-    return _adapter("_dltune_torch_parallel", orders, parallelism.INJECTED)
+    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them. It seeds
+    Python's random numbers, and so waits for no import."""
+    folders = (str(INJECTED), str(parallelism.INJECTED))
+    return Hook("_dltune_torch_parallel", folders).under(orders)
 
 
-def _adapter(module: str, orders: Mapping[str, Any], *shared: Path) -> dict[str, Any]:
-    folders = [str(INJECTED), *map(str, shared)]
-    return {"folders": folders, "module": module, "orders": dict(orders)}
+def _hook(module: str) -> Hook:
+    return Hook(module, (str(INJECTED),), ("torch",))

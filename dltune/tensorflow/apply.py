@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune.errors import UsageError
+from dltune.frameworks.bootstrap import _dltune_plugin
 from dltune.job.orders import encoded
-from dltune.tensorflow.inject import _dltune_plugin
+from dltune.tensorflow.inject import _dltune_tensorflow
 
 _plugin: ctypes.CDLL | None = None  # keeps the library loaded
 
@@ -28,7 +29,9 @@ def obey(lines: Sequence[str]) -> None:
             remedy="call dltune.apply before TensorFlow's first op",
         )
     try:
-        library = ctypes.CDLL(str(_dltune_plugin.library(Path(tf.__file__).parent)))
+        flags, salt = _dltune_tensorflow.arguments(Path(tf.__file__).parent)
+        built = _dltune_plugin.library("plugin", _dltune_tensorflow.PLUGIN, flags, salt)
+        library = ctypes.CDLL(str(built))
     except Exception as error:
         raise UsageError(
             f"dltune's plugin does not work with this TensorFlow: {error}",

@@ -139,12 +139,14 @@ def held(pid: int) -> list[int]:
 def attach() -> None:
     v1.disable_eager_execution()
     if path := os.environ.get("DLTUNE_SOCKET"):
+        import dltune.frameworks.bootstrap
         import dltune.tensorflow.inject
 
-        sys.path.append(str(Path(dltune.tensorflow.inject.__path__[0])))
+        sys.path += [*dltune.frameworks.bootstrap.__path__, *dltune.tensorflow.inject.__path__]
         import _dltune_attach
+        import _dltune_tensorflow
 
-        _dltune_attach.attach_to_tensorflow(path, tf)
+        _dltune_tensorflow.attach(tf, _dltune_attach.Interpreter(path))
 
 
 def free_cluster() -> dict[str, list[str]]:

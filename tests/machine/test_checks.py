@@ -317,9 +317,9 @@ def test_a_folder_of_that_name_is_not_tensorflow(tmp_path, monkeypatch):
 
 
 def test_the_oldest_version_is_that_of_the_plugin():
-    from dltune.tensorflow.inject import _dltune_plugin
+    from dltune.tensorflow.inject import _dltune_tensorflow
 
-    assert tensorflow.OLDEST == _dltune_plugin.OLDEST
+    assert tensorflow.OLDEST == _dltune_tensorflow.OLDEST
 
 
 # py-spy

@@ -20,7 +20,8 @@ answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 sys.path[:0] = sys.argv[1:]
 
-import _dltune_settings  # noqa: E402
+import _dltune_batch_norm  # noqa: E402
+import _dltune_report  # noqa: E402
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras.src.layers.normalization import batch_normalization  # noqa: E402
@@ -34,9 +35,10 @@ def hooked() -> object:
     """The hook's `call`, of a hook that has done nothing yet."""
     told.clear()
     layer.call = own
-    for module, hook in _dltune_settings.hooks({"batch_norm": "fused"}, told.append):
+    report = _dltune_report.Report("batch_norm", "fused", told.append)
+    for module, hook in _dltune_batch_norm.batch_norm(report):
         if module == batch_normalization.__name__:
-            hook(batch_normalization)
+            report.harmless(hook, module)(batch_normalization)
     return layer.call
 
 

@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import dltune
+from dltune.job.launch import BOOTSTRAP
 
 pytestmark = pytest.mark.tensorflow
 
-PACKAGE = Path(dltune.__file__).parent
-INJECT = [PACKAGE / framework / "inject" for framework in ("tensorflow", "pytorch")]
+INJECT = [BOOTSTRAP, BOOTSTRAP.parent.parent / "tensorflow" / "inject"]
 WORKER = Path(__file__).parent / "keras_worker.py"
 # what one rounding to the layer's output is worth
 ROUNDING = {"float32": 0.0, "mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-10}

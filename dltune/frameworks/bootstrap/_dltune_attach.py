@@ -1,6 +1,8 @@
-"""Inside the job's Python: report in, wait for what is imported, and act after it.
+"""Inside the job's Python: report in, watch for imports, and run hooks on what is imported.
 
-Only the standard library is used; `dltune` itself may not exist in this environment.
+Only the standard library is used; `dltune` itself may not exist in this environment. The hooks of
+frameworks and systems are modules in folders of their own, which the launcher names in the file
+`hooks` beside its socket (`dltune.extensions.Hook`). Such a module is imported with its package.
 """
 
 from __future__ import annotations
@@ -8,55 +10,103 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import importlib
 import importlib.abc
-import importlib.util
 import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# beside this file, which sitecustomize puts on sys.path
-import _dltune_horovod
-import _dltune_plugin
-
-# what tells ranks and a cluster's tasks apart; dltune knows what each means
+# variables that distinguish ranks and a cluster's tasks; dltune knows the meaning of each
 _VARIABLES = (
     *("OMPI_", "HOROVOD_", "MPI_", "PMI_", "PMIX_", "SLURM_", "LOCAL_", "TF_CONFIG"),
     *("DLTUNE_RANK", "DLTUNE_LOCAL_RANK"),
 )
 _PR_SET_PTRACER = 0x59616D61
-# torchrun's, whose names others begin with, too
+# torchrun's variables; names of other variables begin with these, too
 _TORCHRUN = ("RANK", "WORLD_SIZE")
-# modules that leave temporary files where their process is ended
-_LEAVING = (
-    "tensorflow.python.autograph.pyct.loader",
-    "torch.distributed.elastic.multiprocessing.api",
-)
 _HERE = str(Path(__file__).resolve().parent)
-_PYTORCH = str(Path(__file__).resolve().parent.parent.parent / "pytorch" / "inject")
-# what to do with a module once it has run
-_Hook = Callable[[ModuleType], None]
-# what to do with why it could not run
-_Failed = Callable[[BaseException], None]
+# modules of the job, and what to do with each once it has run
+_Hooks = list[tuple[str, Callable[[ModuleType], None]]]
+# modules of the job, and what to do with the error when they cannot be imported
+_Failed = dict[str, Callable[[BaseException], None]]
 _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
 
-def _readable(text: str) -> str:
-    """Without what is no UTF-8, as in names of files of old, which JSON cannot hold."""
-    return os.fsencode(text).decode("utf-8", "replace")
+class Interpreter:
+    """This interpreter of the job. `bound`: the CPUs that it had before dltune's answer."""
+
+    def __init__(self, path: str) -> None:
+        """`path`: dltune's socket."""
+        self._path = path
+        self.bound = sorted(os.sched_getaffinity(0))
+
+    @property
+    def folder(self) -> Path:
+        """The job's folder, which dltune removes at the end of the job."""
+        return Path(self._path).parent
+
+    def tell(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send one message to dltune and return its answer ({} when dltune is gone)."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(30)
+                connection.connect(self._path)
+                connection.sendall(json.dumps(message).encode() + b"\n")
+                answer = connection.makefile("rb").readline()
+            reply: dict[str, Any] = json.loads(answer or b"{}")
+        except (OSError, ValueError):
+            return {}
+        return reply
+
+    def note_leftovers(self, module: ModuleType) -> None:
+        """Note temporary files of a module that are left behind when dltune stops its process."""
+        with _importing():
+            import _dltune_leftovers
+        _dltune_leftovers.note(module, self.folder)
+
+    def attach(
+        self,
+        name: str,
+        sources: Path,
+        build: dict[str, str],
+        arguments: Callable[[], tuple[list[str], str]],
+    ) -> ctypes.CDLL | None:
+        """Build (once) and load the plugin for a framework that has been imported. `sources`: the
+        folder of the plugin; `build`: the framework's build, as `messages.Plugin` has it;
+        `arguments` returns the compiler's flags and a salt. Return None if that fails."""
+        global _plugin
+        facts = {"pid": os.getpid(), "python": sys.version.split()[0], **build}
+        try:
+            with _importing():
+                import _dltune_plugin
+            library = _dltune_plugin.library(
+                name, sources, *arguments(), lambda: self.tell({"type": "building", **facts})
+            )
+            plugin = ctypes.CDLL(str(library))
+            plugin.dltune_open.restype = ctypes.c_char_p
+            hello = json.dumps({"type": "plugin", **facts})
+            if complaint := plugin.dltune_open(self._path.encode(), hello.encode()):
+                raise RuntimeError(complaint.decode())
+        except Exception as error:
+            self.tell({"type": "failed", **facts, "reason": str(error)})
+            return None
+        _plugin = plugin
+        owner = os.getpid()  # a forked child must not close what it shares with its parent
+        atexit.register(lambda: plugin.dltune_close() if os.getpid() == owner else None)
+        return plugin
 
 
 def start(path: str) -> None:
     """Report this process, take its share of the cores, and watch for what it imports."""
-    bound = os.sched_getaffinity(0)
-    answer = _tell(
-        path,
+    interpreter = Interpreter(path)
+    answer = interpreter.tell(
         {
             "type": "python",
             "pid": os.getpid(),
@@ -72,153 +122,119 @@ def start(path: str) -> None:
     if cpus := answer.get("cpus"):
         os.sched_setaffinity(0, cpus)
     if watcher := answer.get("watcher"):
-        # where Yama keeps processes of the same user apart (ptrace_scope 1), py-spy may look all
-        # the same; elsewhere the kernel says no, and nothing is kept apart
+        # where Yama separates processes of the same user (ptrace_scope 1), this lets py-spy sample
+        # the process; elsewhere the kernel refuses, and py-spy needs no permission
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(watcher), 0, 0, 0)
-    rank = _dltune_horovod.Rank(
-        answer.get("horovod", {}), sorted(bound), lambda message: _tell(path, message)
-    )
-    hooks: list[tuple[str, _Hook]] = [
-        ("horovod.common.basics", rank.wrap_init),
-        ("horovod.tensorflow", rank.wrap_reduction),
-        ("horovod.runner.launch", _dltune_horovod.end_quietly),
-    ]
-    hooks += [(module, lambda it: _note_leftovers(it, Path(path).parent)) for module in _LEAVING]
-    if answer.get("plugin", True):
-        hooks.append(("tensorflow", lambda tensorflow: attach_to_tensorflow(path, tensorflow)))
-        hooks.append(("torch", lambda torch: _attach_to_pytorch(path, torch)))
-        hooks.append(("torch._inductor.config", _name_kernels))
-    if (watched := answer.get("environment")) is not None:
-        hooks += [
-            (framework, lambda _: _tell_environment(path, watched))
-            for framework in ("tensorflow", "torch")
+    try:
+        hooks = json.loads((interpreter.folder / "hooks").read_bytes())
+    except OSError:  # dltune is gone
+        return
+    sys.meta_path.insert(0, _Watch(_parts(hooks, answer, interpreter)))
+
+
+def _readable(text: str) -> str:
+    """Replace what is not UTF-8, as in names of old files, because JSON cannot hold it."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def _parts(
+    hooks: Sequence[dict[str, Any]], answer: dict[str, Any], interpreter: Interpreter
+) -> Iterator[_Part]:
+    """Return what is to be done, in the order in which it takes effect on one module."""
+    setting = [hook for hook in hooks if hook["settings"]]
+    for hook in hooks:
+        if hook not in setting:
+            yield _Part(hook["packages"], functools.partial(_started, hook, answer, interpreter))
+    if (variables := answer.get("environment")) is not None:
+        told: _Hooks = [
+            (framework, lambda _: _tell_environment(interpreter, variables))
+            for framework in dict.fromkeys(hook["packages"][0] for hook in setting)
         ]
-    if settings := answer.get("settings"):
-        with _importing(_HERE, _PYTORCH):  # with what its hooks import: not in every interpreter
-            import _dltune_settings
-
-        hooks += _dltune_settings.hooks(settings, lambda message: _tell(path, message))
-    failed: dict[str, _Failed] = dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+        yield _Part((), lambda: (told, {}))
+    if values := answer.get("settings"):
+        packages = [package for hook in setting for package in hook["packages"]]
+        yield _Part(packages, functools.partial(_set, values, setting, interpreter))
     for adapter in answer.get("adapters", ()):
-        theirs, unable = _adapted(adapter, lambda message: _tell(path, message))
-        hooks += theirs
-        failed |= unable
-    sys.meta_path.insert(0, _Watch(hooks, failed))
+        load = functools.partial(_started, adapter, adapter["orders"], interpreter)
+        yield _Part(adapter["packages"], load)
 
 
-def _adapted(
-    adapter: dict[str, Any], tell: Callable[[dict[str, Any]], Any]
-) -> tuple[list[tuple[str, _Hook]], dict[str, _Failed]]:
-    """What another adapter's `module` in `folders` is to do under its `orders`: after what is
-    imported, and where that cannot be."""
-    with _importing(*adapter["folders"]):
-        found: tuple[list[tuple[str, _Hook]], dict[str, _Failed]] = importlib.import_module(
-            adapter["module"]
-        ).start(adapter["orders"], tell)
+def _started(
+    hook: dict[str, Any], orders: dict[str, Any], interpreter: Interpreter
+) -> tuple[_Hooks, _Failed]:
+    """Import a module of hooks and start it. `orders`: an adapter's own, or dltune's answer."""
+    with _importing(*hook["folders"]):
+        found: tuple[_Hooks, _Failed] = importlib.import_module(hook["module"]).start(
+            orders, interpreter
+        )
     return found
+
+
+def _set(
+    values: dict[str, str], hooks: Sequence[dict[str, Any]], interpreter: Interpreter
+) -> tuple[_Hooks, _Failed]:
+    """Return the hooks of settings in this interpreter."""
+    with _importing(*(folder for hook in hooks for folder in hook["folders"])):
+        import _dltune_settings
+
+        return list(_dltune_settings.hooks(values, hooks, interpreter.tell)), {}
 
 
 @contextlib.contextmanager
 def _importing(*folders: str) -> Iterator[None]:
-    sys.path += folders
+    """Have modules of dltune found, in its own folder and in these."""
+    searched = (_HERE, *folders)
+    sys.path += searched
     try:
         yield
     finally:
-        for folder in folders:
+        for folder in searched:
             sys.path.remove(folder)
 
 
-def attach_to_tensorflow(path: str, tensorflow: ModuleType) -> None:
-    """Now that it has been imported."""
-    assert tensorflow.__file__ is not None
-    folder = Path(tensorflow.__file__).parent
-    facts = {
-        "framework": "tensorflow",
-        "version": tensorflow.__version__,
-        "git": getattr(tensorflow.version, "GIT_VERSION", ""),
-    }
-    attach(path, facts, lambda on_build: _dltune_plugin.library(folder, on_build))
-
-
-def _attach_to_pytorch(path: str, torch: ModuleType) -> None:
-    """Before its first step."""
-    with _importing(_HERE, _PYTORCH):
-        import _dltune_torch
-        import _dltune_torch_passes
-    _dltune_torch_passes.before_first_step(
-        torch,
-        lambda: attach(
-            path,
-            _dltune_torch.facts(torch),
-            lambda on_build: _dltune_torch.library(torch, on_build),
-        ),
-    )
-
-
-def _note_leftovers(module: ModuleType, folder: Path) -> None:
-    with _importing(_HERE):
-        import _dltune_leftovers
-    _dltune_leftovers.note(module, folder)
-
-
-def _name_kernels(config: ModuleType) -> None:
-    """What is compiled from now on tells of each kernel that it runs."""
-    with contextlib.suppress(Exception):  # of a PyTorch that has no such option
-        config.cpp.enable_kernel_profile = True
-
-
-def attach(
-    path: str, build: dict[str, str], library: Callable[[Callable[[], object]], Path]
-) -> ctypes.CDLL | None:
-    """Build (once) and load the plugin for a framework that has been imported. `build`: which;
-    `library` makes the plugin, and calls what it is given when it must build it first. None where
-    that failed."""
-    global _plugin
-    facts = {"pid": os.getpid(), "python": sys.version.split()[0], **build}
-    try:
-        made = library(lambda: _tell(path, {"type": "building", **facts}))
-        plugin = ctypes.CDLL(str(made))
-        plugin.dltune_open.restype = ctypes.c_char_p
-        hello = json.dumps({"type": "plugin", **facts})
-        if complaint := plugin.dltune_open(path.encode(), hello.encode()):
-            raise RuntimeError(complaint.decode())
-    except Exception as error:
-        _tell(path, {"type": "failed", **facts, "reason": str(error)})
-        return None
-    _plugin = plugin
-    owner = os.getpid()  # a forked child must not close what it shares with its parent
-    atexit.register(lambda: plugin.dltune_close() if os.getpid() == owner else None)
-    return plugin
-
-
-def _tell_environment(path: str, names: Sequence[str]) -> None:
-    """What the variables are once the script has come as far as importing its framework."""
+def _tell_environment(interpreter: Interpreter, names: Sequence[str]) -> None:
+    """Tell the values of variables when the script has imported its framework."""
     found = {name: os.environ[name] for name in names if name in os.environ}
-    _tell(path, {"type": "environment", "pid": os.getpid(), "variables": found})
+    interpreter.tell({"type": "environment", "pid": os.getpid(), "variables": found})
 
 
-def _tell(path: str, message: dict[str, Any]) -> dict[str, Any]:
-    """Send one message to dltune and return its answer ({} when dltune is gone)."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(30)
-            connection.connect(path)
-            connection.sendall(json.dumps(message).encode() + b"\n")
-            answer = connection.makefile("rb").readline()
-        reply: dict[str, Any] = json.loads(answer or b"{}")
-    except (OSError, ValueError):
-        return {}
-    return reply
+class _Part:
+    """Hooks that are loaded with the first of `packages` that the job imports; without packages, at
+    once."""
+
+    def __init__(self, packages: Sequence[str], load: Callable[[], tuple[_Hooks, _Failed]]) -> None:
+        self.packages = packages
+        self.hooks: _Hooks = []
+        self.failed: _Failed = {}
+        self._load: Callable[[], tuple[_Hooks, _Failed]] | None = load
+        if not packages or any(package in sys.modules for package in packages):
+            self.load()
+
+    def load(self) -> set[str]:
+        """Load the hooks, once, and return the modules of the job that they wait for. A failure
+        leaves the job without these hooks."""
+        load, self._load = self._load, None
+        if load is None:
+            return set()
+        try:
+            self.hooks, self.failed = load()
+        except Exception as error:
+            print(f"dltune: could not attach to this Python: {error!r}", file=sys.stderr)
+        return self.awaited()
+
+    def awaited(self) -> set[str]:
+        """Return the modules of the job that it waits for."""
+        packages = self.packages if self._load else ()
+        return {*packages, *self.failed, *(module for module, _ in self.hooks)}
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """Lets modules be imported as ever, calls the `hooks` of each once it has run, in their order,
-    and what of `failed` is for it when it could not."""
+    """A finder that lets modules be imported as before, and calls the hooks of each module after it
+    has run, in the order of the parts. If it cannot run, those for failures are called."""
 
-    def __init__(self, hooks: Sequence[tuple[str, _Hook]], failed: dict[str, _Failed]) -> None:
-        self._hooks = hooks
-        self._failed = failed
-        self._awaited = {*failed, *(module for module, _ in hooks)}
+    def __init__(self, parts: Iterable[_Part]) -> None:
+        self._parts = list(parts)
+        self._awaited = {module for part in self._parts for module in part.awaited()}
 
     def find_spec(
         self,
@@ -228,48 +244,53 @@ class _Watch(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if name not in self._awaited:
             return None
-        hooks = [hook for module, hook in self._hooks if module == name]
-        failed: _Failed = self._failed.get(name, lambda _: None)
         for finder in list(sys.meta_path):
             if finder is not self and (spec := finder.find_spec(name, path, target)):
-                if spec.loader is not None:  # who has asked may not import it yet
-                    spec.loader = _Loader(spec.loader, hooks, failed, lambda: self._met(name))
+                if spec.loader is not None:  # a caller that only asks does not import it yet
+                    spec.loader = _Loader(spec.loader, name, self)
                 return spec
-        self._met(name)
-        failed(ModuleNotFoundError(f"No module named {name!r}"))
+        self.begin(name)
+        self.fail(name, ModuleNotFoundError(f"No module named {name!r}"))
         return None
 
-    def _met(self, name: str) -> None:
+    def begin(self, name: str) -> None:
+        """Prepare for a module that is about to run."""
+        for part in self._parts:
+            if name in part.packages:
+                self._awaited |= part.load()
         self._awaited.discard(name)
         if not self._awaited and self in sys.meta_path:
             sys.meta_path.remove(self)
 
+    def end(self, name: str, module: ModuleType) -> None:
+        """Call the hooks of a module that has run."""
+        for hook in [hook for part in self._parts for it, hook in part.hooks if it == name]:
+            hook(module)
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """Call what the parts have for a module that could not run."""
+        for part in self._parts:
+            if failed := part.failed.get(name):
+                failed(error)
+
 
 class _Loader(importlib.abc.Loader):
-    def __init__(
-        self,
-        inner: importlib.abc.Loader,
-        hooks: Sequence[_Hook],
-        failed: _Failed,
-        begins: Callable[[], None],
-    ) -> None:
+    def __init__(self, inner: importlib.abc.Loader, name: str, watch: _Watch) -> None:
         self._inner = inner
-        self._hooks = hooks
-        self._failed = failed
-        self._begins = begins
+        self._name = name
+        self._watch = watch
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        self._begins()
+        self._watch.begin(self._name)
         try:
             self._inner.exec_module(module)
         except BaseException as error:
-            self._failed(error)
+            self._watch.fail(self._name, error)
             raise
-        for hook in self._hooks:
-            hook(module)
+        self._watch.end(self._name, module)
 
     def __getattr__(self, name: str) -> Any:  # loaders have optional parts, such as get_source
         return getattr(self._inner, name)

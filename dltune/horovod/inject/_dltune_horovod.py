@@ -42,6 +42,21 @@ Tell = Callable[[dict[str, Any]], Any]
 _Bin = tuple[list[int], list[int] | None]
 
 
+def start(
+    answer: dict[str, Any], interpreter: Any
+) -> tuple[
+    list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
+]:
+    """Return what is to be done after which module's import, and where it cannot be imported."""
+    rank = Rank(answer.get("horovod", {}), interpreter.bound, interpreter.tell)
+    hooks = [
+        ("horovod.common.basics", rank.wrap_init),
+        ("horovod.tensorflow", rank.wrap_reduction),
+        ("horovod.runner.launch", end_quietly),
+    ]
+    return hooks, dict.fromkeys(("horovod", "horovod.tensorflow"), rank.fail)
+
+
 class Rank:
     """What this rank was told to do: `orders` is the answer's part on Horovod, {} without one."""
 

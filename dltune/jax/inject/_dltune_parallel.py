@@ -19,12 +19,12 @@ from _dltune_rank import Rank, Tell
 
 
 def start(
-    orders: dict[str, Any], tell: Tell
+    orders: dict[str, Any], interpreter: Any
 ) -> tuple[
     list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
 ]:
     """What is to be done after which module's import, and where it cannot be imported."""
-    parallel = _Parallel(orders, tell)
+    parallel = _Parallel(orders, interpreter.tell)
     hooks = [
         ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
         ("jax", parallel.join),

@@ -30,7 +30,7 @@ class Means:
     libraries that come before all others. `uniform`: TensorFlow's own thread pools. `cpus`: those
     that the job is confined to. `shared`: each rank is confined to its part of the node's cores.
     `ranks`: how many the launcher starts (`launcher.filled`); `flags`: what it is given first.
-    `hooks`: what the bootstrap does in the job's Python, by name (`tensorflow/inject`).
+    `hooks`: what the bootstrap does in the job's Python, by name (`extensions.Hook`).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,20 +1,45 @@
-"""Inside the job's Python: which native library fits a PyTorch build, and when an optimizer steps.
+"""Inside the job's Python: the plugin for a PyTorch, which native library fits its build, and when
+an optimizer steps.
 
 Only the standard library is used; `dltune` itself may not exist in this environment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# beside the bootstrap, which is being imported
-import _dltune_plugin
-
+PLUGIN = Path(__file__).resolve().parent.parent / "plugin"
 OLDEST = (2, 6)  # the first PyTorch whose C++ interfaces the plugin is written against
+
+
+def start(
+    answer: dict[str, Any], interpreter: Any
+) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
+    """Return what is to be done after which module's import."""
+    # beside this file, and imports it
+    import _dltune_torch_passes
+
+    def attach(torch: ModuleType) -> None:
+        _dltune_torch_passes.before_first_step(
+            torch,
+            lambda: interpreter.attach("pytorch", PLUGIN, facts(torch), lambda: arguments(torch)),
+        )
+
+    hooks = [("torch.distributed.elastic.multiprocessing.api", interpreter.note_leftovers)]
+    if answer.get("plugin", True):
+        hooks += [("torch", attach), ("torch._inductor.config", _name_kernels)]
+    return hooks, {}
+
+
+def _name_kernels(config: ModuleType) -> None:
+    """Have code that is compiled from now on tell of each kernel that it runs."""
+    with contextlib.suppress(Exception):  # of a PyTorch that has no such option
+        config.cpp.enable_kernel_profile = True
 
 
 def at_each_step(torch: ModuleType, **acts: Callable[[Any, tuple[Any, ...]], None]) -> None:
@@ -54,8 +79,8 @@ def facts(torch: ModuleType) -> dict[str, str]:
     }
 
 
-def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
-    """Sources, flags and salt of the library for this PyTorch.
+def arguments(torch: ModuleType) -> tuple[list[str], str]:
+    """Return flags and salt of the library for this PyTorch.
 
     Raises RuntimeError when it cannot carry the plugin.
     """
@@ -78,14 +103,4 @@ def arguments(torch: ModuleType) -> tuple[list[Path], list[str], str]:
         "-lc10",
         "-lpthread",
     ]
-    return _dltune_plugin.sources("pytorch"), flags, f"{version} {runtime.stat().st_size}"
-
-
-def library(torch: ModuleType, on_build: Callable[[], object]) -> Path:
-    """The built plugin for this PyTorch; builds it when it must.
-
-    Raises RuntimeError when it cannot carry it, and build.BuildError.
-    """
-    sources, flags, salt = arguments(torch)
-    path: Path = _dltune_plugin.build_module().library("pytorch", sources, flags, salt, on_build)
-    return path
+    return flags, f"{version} {runtime.stat().st_size}"

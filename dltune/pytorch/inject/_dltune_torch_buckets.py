@@ -30,13 +30,13 @@ _PATIENCE = 64
 
 
 def start(
-    orders: Mapping[str, Any], tell: Tell
+    orders: Mapping[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
     """`orders`: of each model its gradients' bytes, sorted, and the limits of its buckets."""
 
     def begin(torch: Any) -> None:
         if torch.distributed.is_available():
-            _Buckets(torch, orders["models"], tell).start()
+            _Buckets(torch, orders["models"], interpreter.tell).start()
 
     return [("torch", begin)], {}
 

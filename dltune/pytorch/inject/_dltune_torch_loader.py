@@ -44,7 +44,7 @@ _SHARED = "/dev/shm"
 _FILES = frozenset({"h5py", "lmdb", "netCDF4", "sqlite3", "tables"})
 
 
-def workers(report: Report) -> Hooks:
+def input_workers(report: Report) -> Hooks:
     """Value: how many prepare the batches of a loader that the script gave none."""
     count = int(report.value)
     did = f"set {count} workers in each of {{count}} DataLoaders"
@@ -67,7 +67,7 @@ def workers(report: Report) -> Hooks:
     yield _MODULE, change
 
 
-def prefetch(report: Report) -> Hooks:
+def input_prefetch(report: Report) -> Hooks:
     """Value: how many batches each worker prepares ahead."""
     if not report.value.isdecimal():
         return

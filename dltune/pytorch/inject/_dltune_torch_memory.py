@@ -39,14 +39,14 @@ _GROWN = 1.001  # times: a peak is told again where it is so much higher
 
 
 def start(
-    orders: Mapping[str, Any], tell: Tell
+    orders: Mapping[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
     """Under `orders` for `recomputing`, or for the compiler (`budget`); without any a step is
     recorded."""
     pid = os.getpid()
 
     def told(message: dict[str, Any]) -> None:
-        tell({"pid": pid, **message})
+        interpreter.tell({"pid": pid, **message})
 
     if not orders:
         _without_cache()

@@ -21,10 +21,10 @@ _UNKNOWN_OP = re.compile(r"Operator ([\w.]+) does not have a sharding strategy")
 
 
 def start(
-    orders: dict[str, Any], tell: Tell
+    orders: dict[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
     """What is to be done after which module's import."""
-    parallel = _Parallel(orders, tell)
+    parallel = _Parallel(orders, interpreter.tell)
     hooks = [
         ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
         ("torch", parallel.begin),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dltune.extensions import Command, DocumentKind, Extension
+from pathlib import Path
+
+from dltune.extensions import Command, DocumentKind, Extension, Hook
+
+_PACKAGE = Path(__file__).parent.parent.parent
 
 EXTENSION = Extension(
     name="ranks",
@@ -28,5 +32,14 @@ EXTENSION = Extension(
         "dltune.planners.settings.space.ranks:MPI_YIELD",
         "dltune.planners.settings.space.ranks:DDP_BUCKET",
         "dltune.planners.settings.space.ranks:RANKS",
+    ),
+    hooks=(
+        Hook("_dltune_horovod", (str(_PACKAGE / "horovod" / "inject"),), ("horovod",)),
+        Hook(
+            "_dltune_torch_buckets",
+            (str(_PACKAGE / "pytorch" / "inject"),),
+            ("torch",),
+            ("ddp_bucket",),
+        ),
     ),
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NARROW = ("float16", "bfloat16", "float32")
 
 
-def hooks(report: Report) -> Hooks:
+def batch_norm(report: Report) -> Hooks:
     """Value: "fused"."""
     report.did = "{count} BatchNormalization layers use TensorFlow's fused kernel"
     yield "keras.src.layers.normalization.batch_normalization", lambda m: _fuse(m, report)

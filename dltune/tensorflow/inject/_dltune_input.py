@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Change = Callable[[Any], Any]
 
 
-def threads(report: Report) -> Hooks:
+def input_threads(report: Report) -> Hooks:
     """Value: how many threads tf.data gets for itself."""
     number = int(report.value)
     report.did = f"set a private pool of {number} threads in {{count}} datasets"
@@ -37,7 +37,7 @@ def threads(report: Report) -> Hooks:
     yield "tensorflow", lambda tf: _on_iteration(tf, report, change)
 
 
-def prefetch(report: Report) -> Hooks:
+def input_prefetch(report: Report) -> Hooks:
     """Value: how many elements are made ready ahead, or "auto" for tf.data's own choice."""
     ahead = -1 if report.value == "auto" else int(report.value)
     report.did = "{count} datasets prefetch elements during a step"
@@ -53,7 +53,7 @@ def prefetch(report: Report) -> Hooks:
     yield "tensorflow", lambda tf: _on_iteration(tf, report, change)
 
 
-def order(report: Report) -> Hooks:
+def input_order(report: Report) -> Hooks:
     """Value: "any". Elements may come as they are ready: a step gets other examples."""
     report.did = "{count} datasets return elements as soon as they are ready, in any order"
 

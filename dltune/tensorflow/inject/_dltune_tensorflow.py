@@ -1,4 +1,4 @@
-"""Which native library fits a TensorFlow build, and how it is built.
+"""Inside the job's Python: the plugin for a TensorFlow, and which native library fits its build.
 
 Only the standard library is used: this runs in the job's own Python as well as in dltune's.
 """
@@ -6,37 +6,36 @@ Only the standard library is used: this runs in the job's own Python as well as 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-_PACKAGE = Path(__file__).resolve().parent.parent.parent
-
-
-def sources(adapter: str) -> list[Path]:
-    """Of the plugin in an adapter's folder, with the core that it stands on. What takes longest to
-    compile, as it includes the framework, comes first."""
-    return [
-        *sorted((_PACKAGE / adapter / "plugin").glob("*.cc")),
-        *sorted((_PACKAGE / "native" / "core").glob("*.cc")),
-        *sorted((_PACKAGE / "native").glob("*.h")),
-    ]
-
-
-SOURCES = sources("tensorflow")
+PLUGIN = Path(__file__).resolve().parent.parent / "plugin"
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "tf-nightly", "tf-nightly-cpu")
 OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is written against
 
 
-def build_module() -> ModuleType:
-    """dltune/native/build.py, loaded by its path."""
-    spec = importlib.util.spec_from_file_location("_dltune_build", _PACKAGE / "native" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def start(
+    answer: dict[str, Any], interpreter: Any
+) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
+    """Return what is to be done after which module's import."""
+    hooks = [("tensorflow.python.autograph.pyct.loader", interpreter.note_leftovers)]
+    if answer.get("plugin", True):
+        hooks.append(("tensorflow", lambda tensorflow: attach(tensorflow, interpreter)))
+    return hooks, {}
+
+
+def attach(tensorflow: ModuleType, interpreter: Any) -> None:
+    """Attach the plugin to a TensorFlow that has been imported."""
+    assert tensorflow.__file__ is not None
+    folder = Path(tensorflow.__file__).parent
+    build = {
+        "framework": "tensorflow",
+        "version": tensorflow.__version__,
+        "git": getattr(tensorflow.version, "GIT_VERSION", ""),
+    }
+    interpreter.attach("plugin", PLUGIN, build, lambda: arguments(folder))
 
 
 def tensorflow_version(folder: Path) -> str:
@@ -50,8 +49,8 @@ def tensorflow_version(folder: Path) -> str:
     raise RuntimeError(f"the TensorFlow in {folder} was not installed from a wheel")
 
 
-def arguments(folder: Path) -> tuple[list[Path], list[str], str]:
-    """Sources, flags and salt of the library for the TensorFlow package in `folder`.
+def arguments(folder: Path) -> tuple[list[str], str]:
+    """Return flags and salt of the library for the TensorFlow package in `folder`.
 
     Raises RuntimeError when that TensorFlow cannot carry the plugin.
     """
@@ -78,14 +77,4 @@ def arguments(folder: Path) -> tuple[list[Path], list[str], str]:
         "-l:libtensorflow_cc.so.2",
         "-lpthread",
     ]
-    return SOURCES, flags, f"{version} {framework.stat().st_size}"
-
-
-def library(folder: Path, on_build: Callable[[], object] | None = None) -> Path:
-    """The built plugin for the TensorFlow package in `folder`; builds it when it must.
-
-    Raises RuntimeError when that TensorFlow cannot carry it, and build.BuildError.
-    """
-    sources, flags, salt = arguments(folder)
-    path: Path = build_module().library("plugin", sources, flags, salt, on_build)
-    return path
+    return flags, f"{version} {framework.stat().st_size}"

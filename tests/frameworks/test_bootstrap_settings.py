@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import msgspec
 import pytest
 
-import dltune
+from dltune import extensions
 from dltune.job import messages
+from dltune.job.launch import BOOTSTRAP
 
-PACKAGE = Path(dltune.__file__).parent
-INJECT = PACKAGE / "tensorflow" / "inject"
+MODULES = [msgspec.to_builtins(hook) for hook in extensions.hooks() if hook.settings]
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    for folder in (INJECT, PACKAGE / "pytorch" / "inject"):
-        monkeypatch.syspath_prepend(str(folder))
-    spec = importlib.util.spec_from_file_location("settings_here", INJECT / "_dltune_settings.py")
+    for folder in (str(BOOTSTRAP), *(folder for one in MODULES for folder in one["folders"])):
+        monkeypatch.syspath_prepend(folder)
+    file = BOOTSTRAP / "_dltune_settings.py"
+    spec = importlib.util.spec_from_file_location("settings_here", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -70,21 +70,23 @@ def test_nothing_met_is_told_once_tensorflow_is_there(settings):
 
 def test_a_setting_of_a_newer_dltune_is_told_as_unknown(settings):
     told: list[dict] = []
-    after = list(settings.hooks({"warp": "on"}, told.append))
+    after = list(settings.hooks({"warp": "on"}, MODULES, told.append))
     assert [module for module, _ in after] == ["tensorflow", "torch"]
     (message,) = heard(told)
     assert (message.count, message.setting) == (0, "warp")
     assert "does not support this setting" in message.left[0]
 
 
-def test_a_hook_that_fails_is_told_and_fails_nothing(settings, monkeypatch):
+def test_a_hook_that_fails_is_told_and_fails_nothing(settings, tmp_path, monkeypatch):
     told: list[dict] = []
 
-    def broken(module: ModuleType) -> None:
-        raise AttributeError("no Layer")
-
-    monkeypatch.setitem(settings._HOOKS, "warp", (lambda report: iter([("keras", broken)]),))
-    for name, hook in settings.hooks({"warp": "on"}, told.append):
+    (tmp_path / "broken_hook.py").write_text(
+        "def broken(module):\n    raise AttributeError('no Layer')\n"
+        "def warp(report):\n    yield 'keras', broken\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = {"module": "broken_hook", "packages": ["keras"], "settings": ["warp"]}
+    for name, hook in settings.hooks({"warp": "on"}, [module], told.append):
         hook(ModuleType(name))
     (message,) = heard(told)
     assert message.left == ["keras: the setting failed: AttributeError: no Layer"]

@@ -14,17 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
-import dltune
+from dltune import extensions
+from dltune.frameworks.bootstrap import _dltune_plugin
+from dltune.job.launch import BOOTSTRAP
+from dltune.native import build
 
-INJECT = Path(dltune.__file__).parent / "tensorflow" / "inject"
+PACKAGE = BOOTSTRAP.parent.parent
+INJECT = PACKAGE / "tensorflow" / "inject"
 
 
 @pytest.fixture
 def listening(tmp_path) -> Iterator[tuple[str, list[dict]]]:
     """A socket on which every message is heard and answered with {}."""
     path, heard = str(tmp_path / "socket"), []
+    (tmp_path / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -53,7 +59,7 @@ def python(code: str, *paths: Path, **env: str) -> subprocess.CompletedProcess[s
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [INJECT, *paths])), **env},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [BOOTSTRAP, *paths])), **env},
     )
 
 
@@ -77,14 +83,14 @@ def test_a_python_reports_in(listening):
 
 
 def test_nothing_but_the_standard_library_is_imported(listening, tmp_path):
-    for file in INJECT.glob("*.py"):
+    for file in (*BOOTSTRAP.glob("*.py"), *INJECT.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
             for name in names:
                 top = name.partition(".")[0]
-                ours = INJECT.parent.parent.glob("*/inject/_dltune_*.py")
+                ours = (*BOOTSTRAP.glob("_dltune_*.py"), *INJECT.glob("_dltune_*.py"))
                 allowed = {file.stem for file in ours} | {"tensorflow"}
                 assert top in sys.stdlib_module_names | allowed, (file, name)
 
@@ -113,8 +119,64 @@ def test_a_sitecustomize_that_it_hides_runs_too(listening, tmp_path):
 
 def test_the_modules_of_dltune_are_not_left_on_the_path(listening):
     path, _ = listening
-    done = python(f"import sys; print(sys.path.count({str(INJECT)!r}))", DLTUNE_SOCKET=path)
+    done = python(f"import sys; print(sys.path.count({str(BOOTSTRAP)!r}))", DLTUNE_SOCKET=path)
     assert done.stdout == "1\n"  # from PYTHONPATH
+
+
+def loaded(code: str, path: str, *paths: Path) -> list[str]:
+    """Names of dltune's modules in an interpreter that has run `code`."""
+    names = "sorted(name for name in sys.modules if name.startswith('_dltune'))"
+    done = python(f"{code}\nimport sys; print(*{names})", *paths, DLTUNE_SOCKET=path)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_hooks_are_loaded_with_their_package_alone(listening, tmp_path):
+    path, _ = listening
+    assert loaded("", path) == ["_dltune_attach"]
+    (tmp_path / "horovod.py").write_text("")
+    (tmp_path / "torch.py").write_text("__version__ = '2.99.0'\n")
+    assert loaded("import horovod", path, tmp_path) == ["_dltune_attach", "_dltune_horovod"]
+    assert loaded("import torch", path, tmp_path) == [
+        *("_dltune_attach", "_dltune_torch", "_dltune_torch_passes")
+    ]
+
+
+def test_every_registered_hook_is_there():
+    for hook in extensions.hooks():
+        assert hook.packages
+        tree = ast.parse((Path(hook.folders[0]) / f"{hook.module}.py").read_text())
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert functions >= set(hook.settings or ["start"]), hook
+
+
+def hook(folder: Path, body: str) -> None:
+    """A hook of another package, for the package `fake` of the job."""
+    (folder / "_dltune_own.py").write_text(body)
+    own = extensions.Hook("_dltune_own", (str(folder),), ("fake",))
+    (folder / "hooks").write_bytes(msgspec.json.encode([own]))
+    (folder / "fake.py").write_text("print('fake')\n")
+
+
+def test_a_hook_of_another_package(listening, tmp_path):
+    path, heard = listening
+    hook(
+        tmp_path,
+        "def start(answer, interpreter):\n"
+        "    return [('fake', lambda fake: interpreter.tell({'type': fake.__name__}))], {}\n",
+    )
+    done = python("import fake", tmp_path, DLTUNE_SOCKET=path)
+    assert (done.stdout, done.stderr) == ("fake\n", "")
+    assert [message["type"] for message in heard] == ["python", "fake"]
+
+
+@pytest.mark.parametrize("body", ["raise OSError('unreadable')", "start = None", "def"])
+def test_a_hook_that_fails_is_told_and_fails_nothing(listening, tmp_path, body):
+    path, _ = listening
+    hook(tmp_path, body)
+    done = python("import fake", tmp_path, DLTUNE_SOCKET=path)
+    assert (done.stdout, done.returncode) == ("fake\n", 0)
+    assert "dltune: could not attach to this Python: " in done.stderr
 
 
 def test_a_tensorflow_from_no_wheel_is_told_and_the_job_runs_on(listening, tmp_path):
@@ -148,7 +210,8 @@ def test_without_a_tensorflow_the_import_fails_as_ever(listening):
 
 @pytest.fixture(scope="module")
 def plugin() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("_dltune_plugin", INJECT / "_dltune_plugin.py")
+    file = INJECT / "_dltune_tensorflow.py"
+    spec = importlib.util.spec_from_file_location("_dltune_tensorflow", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -166,12 +229,12 @@ def wheel(folder: Path, version: str, name: str = "tensorflow_cpu") -> Path:
 
 def test_a_tensorflow_that_is_too_old(plugin, tmp_path):
     with pytest.raises(RuntimeError, match=r"2\.15\.1 is too old: dltune needs 2\.16 or newer"):
-        plugin.library(wheel(tmp_path, "2.15.1"))
+        plugin.arguments(wheel(tmp_path, "2.15.1"))
 
 
 def test_a_tensorflow_without_its_libraries(plugin, tmp_path):
     with pytest.raises(RuntimeError, match="not an official Linux wheel"):
-        plugin.library(wheel(tmp_path, "2.21.0"))
+        plugin.arguments(wheel(tmp_path, "2.21.0"))
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tf_nightly", "intel_tensorflow"])
@@ -181,6 +244,6 @@ def test_the_library_is_another_for_another_tensorflow(plugin, tmp_path, name):
         folder = wheel(tmp_path / version, version, name)
         for library in ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2"):
             (folder / library).touch()
-        sources, flags, salt = plugin.arguments(folder)
-        paths.add(plugin.build_module().library_path("plugin", sources, flags, salt))
+        sources, (flags, salt) = _dltune_plugin.sources(plugin.PLUGIN), plugin.arguments(folder)
+        paths.add(build.library_path("plugin", sources, flags, salt))
     assert len(paths) == 2

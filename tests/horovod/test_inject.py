@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
-import dltune
+from dltune import extensions
+from dltune.job.launch import BOOTSTRAP
 
-INJECT = Path(dltune.__file__).parent / "tensorflow" / "inject"
+INJECT = BOOTSTRAP.parent.parent / "horovod" / "inject"
 CPUS = sorted(os.sched_getaffinity(0))
 BASICS = """
 import threading, time
@@ -64,6 +66,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
         "basics = HorovodBasics()\ninit = basics.init\n"
     )
     path, heard, answers = str(tmp_path / "socket"), [], [{}]
+    (tmp_path / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -85,7 +88,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
         code: str, answer: dict, **env: str
     ) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
         answers[0] = answer
-        paths = os.pathsep.join([str(INJECT), str(package.parent)])
+        paths = os.pathsep.join([str(BOOTSTRAP), str(package.parent)])
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
