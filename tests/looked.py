@@ -4,7 +4,7 @@ settings."""
 from __future__ import annotations
 
 from dltune.documents.finding import Finding, faults
-from dltune.findings.registry import RULES, look
+from dltune.findings.registry import look, rules
 from dltune.findings.seen import Seen
 from dltune.machine import topology
 from dltune.planners.settings.setting import Circumstances
@@ -15,7 +15,7 @@ def looked(seen: Seen) -> tuple[Finding, ...]:
     """All findings. Each has its rule's cause, and no faults; what it has
     dltune apply is there, and changes no more than rounding."""
     found = look(seen)
-    for rule in RULES:
+    for rule in rules():
         assert {finding.cause for finding in rule(seen)} <= {rule.name}
     assert list(faults("findings", found)) == []
     here = Circumstances(topology.local(), ("python", "train.py"), {})

@@ -9,6 +9,7 @@ from typing import Literal
 from dltune.documents.finding import Finding
 from dltune.findings.seen import Seen
 
+# in the order of findings whose cost is equal
 Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]
 Framework = Literal["tensorflow", "pytorch"]
 Find = Callable[[Seen], Iterator[Finding]]
@@ -19,14 +20,16 @@ EITHER: tuple[Framework, ...] = ("tensorflow", "pytorch")
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """A rule for the cause `name`. `summary`: the problem, `fix`: the usual fix, a sentence each.
-    `frameworks`: those whose jobs can have the problem, or can apply the fix. Calling a rule yields
-    its findings for the evidence at hand."""
+    `frameworks`: those whose jobs can have the problem, or can apply the fix. `order`: the place
+    among rules of the group whose findings cost the same; the name decides if that is the same,
+    too. Calling a rule yields its findings for the evidence at hand."""
 
     name: str
     group: Group
     summary: str
     fix: str
     frameworks: tuple[Framework, ...]
+    order: int
     find: Find
 
     def __call__(self, seen: Seen) -> Iterator[Finding]:
@@ -44,12 +47,19 @@ def rule(
     summary: str,
     fix: str,
     frameworks: tuple[Framework, ...] = EITHER,
+    order: int = 0,
 ) -> Callable[[Find], Rule]:
     """Make a rule of a function that yields findings with the cause `name`."""
 
     def decorate(find: Find) -> Rule:
         return Rule(
-            name=name, group=group, summary=summary, fix=fix, frameworks=frameworks, find=find
+            name=name,
+            group=group,
+            summary=summary,
+            fix=fix,
+            frameworks=frameworks,
+            order=order,
+            find=find,
         )
 
     return decorate

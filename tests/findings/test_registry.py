@@ -1,12 +1,17 @@
-"""All rules are looked at, and what they find is told in order of its cost."""
+"""The registry finds all rules, and orders findings by cost."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dltune import findings
+import pytest
+
+from dltune import extensions, findings
 from dltune.documents.finding import Finding
-from dltune.findings.registry import RULES, look, ordered
+from dltune.extensions import Extension
+from dltune.findings.registry import look, ordered, rules
 from dltune.findings.seen import Seen
 
 
@@ -15,14 +20,14 @@ def test_every_file_with_a_rule_is_looked_at():
     files = {
         "dltune.findings." + ".".join(path.relative_to(folder).with_suffix("").parts)
         for path in folder.glob("*/*.py")
-        if "\ndef find(seen: Seen)" in path.read_text()
+        if "\n@rule(" in path.read_text()
     }
-    assert {rule.find.__module__ for rule in RULES} == files
-    assert len(RULES) == len(files)
+    assert {rule.find.__module__ for rule in rules()} == files
+    assert len(rules()) == len(files)
 
 
 def test_a_rule_is_named_after_its_file_and_says_what_the_reference_prints():
-    for rule in RULES:
+    for rule in rules():
         package, _, module = rule.find.__module__.rpartition(".")
         assert (rule.group, rule.name) == (package.rpartition(".")[2], module.replace("_", "-"))
         assert rule.summary.endswith("."), rule.name
@@ -53,3 +58,87 @@ def test_shares_that_differ_by_rounding_leave_the_order_of_rules():
         for name, share in (("first", 0.3), ("second", 0.1 + 0.2))
     )
     assert ordered([first, second]) == (first, second)
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        # both stop the job
+        ("failed-rank", "hanging-rank"),
+        # a rank's wait for its cores
+        ("ranks-on-one-core", "crowded-ranks"),
+        # the kernel's share of the CPU time
+        ("memory-pressure", "allocator-trim"),
+        # the wait of threads for one another
+        ("narrow-affinity", "crowded-processes", "too-many-threads"),
+        # samples of the job's own Python code
+        ("denormals", "between-ops"),
+        # the wait for storage, and for data that come from it
+        (
+            *("slow-store", "python-input", "shared-pages", "amplified-reading"),
+            *("missing-read-ahead", "shuffled-reading", "small-reads", "many-sleeps"),
+        ),
+        ("slow-store", "input-wait", "shared-pages"),
+        # a cost of zero
+        ("batch-norm-in-pieces", "small-ops"),
+        # unknown costs
+        (
+            *("differing-versions", "unseen-background", "ranks-on-one-core", "spinning-thread"),
+            *("starved-background", "late-rank", "oversleeping-thread", "small-batches"),
+            *("empty-cycles", "long-cycles", "truncated-timeline", "timeline-recording"),
+            *("missing-ranks", "growing-memory", "threads-over-quota"),
+            *("queued-threads", "no-data-file", "reading-at-rest", "unhinted-shuffle"),
+            *("exact-offsets", "mapped-reading", "more-readers", "shuffled-read-ahead"),
+            *("block-size", "passed-records", "small-ops"),
+        ),
+    ],
+)
+def test_rules_whose_findings_can_cost_the_same_have_a_fixed_order(causes: tuple[str, ...]):
+    order = [rule.name for rule in rules()]
+    positions = [order.index(cause) for cause in causes]
+    assert all(earlier < later for earlier, later in itertools.pairwise(positions))
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return a function that registers rules of another package during the test."""
+
+    def add(name: str) -> None:
+        others = (*extensions.extensions(), Extension(name="other", rules=(name,)))
+        monkeypatch.setattr(extensions, "extensions", lambda: others)
+        rules.cache_clear()
+
+    yield add
+    rules.cache_clear()
+
+
+def test_other_packages_can_add_rules(
+    register: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    package = tmp_path / "dltune_other_rules"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "hot_cpu.py").write_text(
+        "from dltune.documents.finding import Finding\n"
+        "from dltune.findings.rule import rule\n\n"
+        "@rule('hot-cpu', 'cores', summary='The CPU is hot.', fix='Cool it.', order=1)\n"
+        "def find(evidence):\n"
+        "    yield Finding(cause='hot-cpu', title='the CPU is hot', evidence='95 degrees')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = [rule.name for rule in rules()]
+    register("dltune_other_rules")
+    assert [finding.cause for finding in look(Seen())] == ["hot-cpu"]
+    names = [rule.name for rule in rules()]
+    assert names[names.index("hot-cpu") - 1] == "crowded-processes"
+    assert [name for name in names if name != "hot-cpu"] == own
+
+
+def test_rules_that_cannot_be_imported_leave_the_others(
+    register: Callable[[str], None], caplog: pytest.LogCaptureFixture
+):
+    own = rules()
+    register("dltune_missing_rules")
+    assert rules() == own
+    assert "the rules of the extension 'other' cannot be loaded" in caplog.text
+    assert "No module named 'dltune_missing_rules'" in caplog.text

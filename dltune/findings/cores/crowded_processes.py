@@ -22,6 +22,7 @@ CROWDED, WORKS = 1.25, 0.1
     "for one another.",
     fix="Divide the CPUs among the processes: set fewer threads in each (OMP_NUM_THREADS, "
     "TF_NUM_INTRAOP_THREADS).",
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that threads of the processes that train were ready and had no

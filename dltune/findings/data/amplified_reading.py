@@ -23,6 +23,7 @@ WORTH = 8 << 20
     summary="Storage delivers more than the job uses, because of read-ahead or page size.",
     fix="Switch read-ahead off for shuffled access and give hints for the next records (dltune "
     "plan io), or give the page cache more memory.",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     places = {place.device: place for place in seen.io.storage} if seen.io else {}

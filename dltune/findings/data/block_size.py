@@ -16,6 +16,7 @@ from dltune.words import rate, size
     "data",
     summary="Larger blocks are read faster (thesis, Fig. 5.1).",
     fix="Read larger blocks: join neighbouring records into one read.",
+    order=8,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None

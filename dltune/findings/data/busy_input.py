@@ -16,6 +16,7 @@ from dltune.findings.seen import Seen
     summary="Steps wait for the input pipeline, and no CPU is idle.",
     fix="Prepare less in each step: decode to the needed size, cache, or prepare the data once.",
     frameworks=("tensorflow",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost, at most: the time that steps waited for data."""

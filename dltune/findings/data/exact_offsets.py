@@ -19,6 +19,7 @@ WORTH = 1.25
     summary="Readers that know the offsets of their records are faster (thesis, Fig. 4.2 and "
     "section 5.2.2).",
     fix="Take offsets from the index (dltune lmdb index) instead of LMDB's cursor.",
+    order=7,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     strided = seen.io.experiment.strided if seen.io and seen.io.experiment else ()

@@ -20,6 +20,7 @@ SHARE = 0.03
     summary="Steps wait for their data, according to a profile.",
     fix="Prefetch, and prepare several elements in parallel in the input pipeline.",
     frameworks=("tensorflow",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited. Where the job was looked at while it ran, other rules

@@ -21,6 +21,7 @@ WORKS = 0.02  # CPUs that a worker has which prepares something
     summary="Steps wait for PyTorch's DataLoader.",
     fix="Start workers (num_workers), add workers while CPUs are idle, or do less work per sample.",
     frameworks=("pytorch",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited, but for storage. The least gain: of CPUs that are idle

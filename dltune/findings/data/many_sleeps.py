@@ -20,6 +20,7 @@ MANY_SWITCHES = 40
     "data",
     summary="Threads sleep often for little data.",
     fix="Read more at a time: larger reads, or hints some batches ahead.",
+    order=4,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None

@@ -22,6 +22,7 @@ NEAR = 0.8
     summary="The rate of one reader through a memory mapping, as in LMDB, compared with the "
     "storage's limit.",
     fix="Read with several requests at once, at exact offsets.",
+    order=7,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None

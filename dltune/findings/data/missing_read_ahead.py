@@ -17,6 +17,7 @@ from dltune.words import file_name
     "data",
     summary="A file is read sequentially, although its mapping switches read-ahead off.",
     fix="Open the file with read-ahead (readahead=True in py-lmdb).",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():

@@ -19,6 +19,7 @@ from dltune.words import count, rate, share
     "(thesis, Fig. 3.4).",
     fix="Let one process per node read for all, or let each process read its own records by exact "
     "offset.",
+    order=7,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None

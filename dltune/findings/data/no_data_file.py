@@ -16,6 +16,7 @@ from dltune.words import size
     "data",
     summary="The job opened no data file that dltune can see.",
     fix="Watch the job as its own user or as root.",
+    order=5,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None

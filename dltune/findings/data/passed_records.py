@@ -18,6 +18,7 @@ EXTRA = 0.05
     "data",
     summary="Readers touch records of other readers (thesis, Fig. 4.2).",
     fix="Take offsets from the index (dltune lmdb index) instead of LMDB's cursor.",
+    order=8,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     experiment = seen.io.experiment if seen.io else None

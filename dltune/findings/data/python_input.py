@@ -18,6 +18,7 @@ from dltune.findings.seen import Seen
     fix="Prepare the data with tf.data ops or in several processes, or let the generator return "
     "whole batches.",
     frameworks=("tensorflow",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited for data, and for the generator's lock."""

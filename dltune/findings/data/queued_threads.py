@@ -18,6 +18,7 @@ QUEUED = 0.20
     "data",
     summary="Reading threads are ready but wait for a CPU.",
     fix="Run at most as many reading and decoding threads as there are cores.",
+    order=4,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Where the cores themselves were looked at, the rules on these tell it with its cost."""

@@ -36,6 +36,7 @@ _OTHERWISE = (
     "data",
     summary="Reading data does not slow down the job.",
     fix="Nothing has to be done.",
+    order=5,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None

@@ -17,6 +17,7 @@ from dltune.findings.seen import Seen
     summary="Steps wait for an input pipeline that uses one thread.",
     fix="Use map(..., num_parallel_calls=tf.data.AUTOTUNE), and prefetch at the end.",
     frameworks=("tensorflow",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the time that steps waited for data while CPUs had nothing to do."""

@@ -19,6 +19,7 @@ SAME_PAGES = 1.5
     "data",
     summary="Several processes fault on the same pages of a file.",
     fix="Let one process per node read, or let each process read only its own records.",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     watch = seen.io.watch if seen.io else None

@@ -16,6 +16,7 @@ from dltune.words import rate, size
     "data",
     summary="Read-ahead speeds up or slows down shuffled reading of this file.",
     fix="Open the file with or without read-ahead, whichever is faster.",
+    order=7,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()

@@ -27,6 +27,7 @@ BY_PAGE = (
     "data",
     summary="A file is read in shuffled order without hints to the kernel.",
     fix="Give hints for the records of the next batches (dltune plan io).",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():

@@ -19,6 +19,7 @@ SMALL, MANY = 128 << 10, 20
     "data",
     summary="Read calls request little data at a time.",
     fix="Read 1 MiB or more at a time.",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():

@@ -16,6 +16,7 @@ from dltune.words import rate
     "data",
     summary="Hints make shuffled reading of this file faster.",
     fix="Give hints (posix_fadvise WILLNEED) from the sampler's order (dltune plan io).",
+    order=6,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()

@@ -31,6 +31,7 @@ _KEEP = (
     summary="The allocator returns freed memory to the kernel, and the kernel maps it again in "
     "each step.",
     fix="Make glibc keep freed memory (GLIBC_TUNABLES), or preload tcmalloc or jemalloc.",
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: what the kernel took for the page faults of the process, of the CPU time that it

@@ -19,6 +19,7 @@ from dltune.findings.seen import Seen
     summary="The job runs its own Python code while no op of PyTorch runs.",
     fix="Run this code less often, or move it into the workers of a DataLoader.",
     frameworks=("pytorch",),
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: the long pauses before ops; where the job was looked at, no more than the looks

@@ -22,6 +22,7 @@ _MEANS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"}
     "ranks",
     summary="The ranks of a host have more runnable threads than the host has cores.",
     fix="Give each rank its share of the cores: fewer intra-op threads.",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that threads run or are ready to, that without a core. A thread that

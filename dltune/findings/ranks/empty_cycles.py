@@ -17,6 +17,7 @@ EMPTY, MANY = 0.95, 200
     "ranks",
     summary="Horovod's cycles are so short that nearly all transfer nothing.",
     fix="Make cycles longer (HOROVOD_CYCLE_TIME, dltune plan allreduce).",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None

@@ -18,6 +18,7 @@ ALWAYS_LATE = 1.5
     "ranks",
     summary="One rank is the last to have its gradients in most steps.",
     fix="Balance the rank's input, batch and cores.",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None

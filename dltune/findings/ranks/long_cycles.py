@@ -19,6 +19,7 @@ LONG_CYCLE, WAITS = 2.0, 0.5
     "ranks",
     summary="Gradients wait for Horovod's next cycle.",
     fix="Make cycles shorter (HOROVOD_CYCLE_TIME).",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None

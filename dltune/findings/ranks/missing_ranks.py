@@ -14,6 +14,7 @@ from dltune.findings.seen import Seen
     "ranks",
     summary="The report does not contain all ranks of the job.",
     fix="Make a report on each host at the same time, and merge the reports.",
+    order=5,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     ranks = seen.horovod.ranks if seen.horovod else ()

@@ -21,6 +21,7 @@ MANY_SLEEPS = 60
     "ranks",
     summary="A background thread wakes up late, and all ranks wait for it.",
     fix="Give the background thread its own core (dltune plan allreduce).",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     late = [

@@ -17,6 +17,7 @@ from dltune.machine import cpulist
     "ranks",
     summary="The launcher binds ranks to fewer cores than their threads can use.",
     fix="Start the job without binding (mpirun --bind-to none, srun --cpu-bind=none).",
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of the time that a rank's threads run or are ready to, that without a core."""

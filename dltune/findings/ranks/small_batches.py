@@ -21,6 +21,7 @@ MANY = 50
     "ranks",
     summary="Gradients are sent a few at a time.",
     fix="Send more gradients together (dltune plan allreduce, HOROVOD_CYCLE_TIME).",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None

@@ -24,6 +24,7 @@ SPINS, IN_USER = 0.15, 0.75
     summary="A communication thread spins on a core that the ops need.",
     fix="Let it sleep or yield (dltune plan allreduce, OMPI_MCA_mpi_yield_when_idle=1), or use "
     "fewer intra-op threads.",
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: what compute threads would have run on the spinning thread's core, of the time that

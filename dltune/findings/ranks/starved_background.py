@@ -19,6 +19,7 @@ WAITS = 0.10
     "ranks",
     summary="A communication thread has gradients to send but no core.",
     fix="Give it a core, or part of one (dltune plan allreduce, HOROVOD_THREAD_AFFINITY).",
+    order=1,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """What it costs is not told: ops may run meanwhile."""

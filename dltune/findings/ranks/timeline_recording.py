@@ -15,6 +15,7 @@ from dltune.findings.seen import Seen
     "ranks",
     summary="Recording Horovod's timeline uses a core.",
     fix="Switch the timeline off while you measure step times.",
+    order=4,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     report = seen.horovod

@@ -14,6 +14,7 @@ from dltune.findings.seen import Seen
     "ranks",
     summary="Horovod's timeline ends in the middle of a record.",
     fix="Let the job end normally; the figures cover the time before.",
+    order=3,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None

@@ -18,6 +18,7 @@ UNEVEN, IDLE = 1.3, 0.05
     "ranks",
     summary="One rank has more work than the others, which wait for it in each step.",
     fix="Give ranks equal batches and cores, and keep extra work of rank 0 short.",
+    order=2,
 )
 def find(seen: Seen) -> Iterator[Finding]:
     """The cost: of a step as long as the busiest rank's work, what even parts would save."""

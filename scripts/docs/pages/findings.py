@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dltune.documents.profile import TITLES
-from dltune.findings.registry import RULES
+from dltune.findings.registry import rules
 from pages.markdown import paragraph
 
 _GROUPS = {
@@ -24,11 +24,11 @@ from. Some findings exclude a cause instead, and need no fix. *Thesis* is the pu
 
 def pages() -> dict[str, str]:
     parts = ["# Findings", paragraph(_INTRODUCTION)]
-    missing = {rule.group for rule in RULES} ^ _GROUPS.keys()
+    missing = {rule.group for rule in rules()} ^ _GROUPS.keys()
     assert not missing, f"groups without a title, or without a rule: {missing}"
     for group, title in _GROUPS.items():
         parts.append(f"## {title}")
-        for rule in sorted((r for r in RULES if r.group == group), key=lambda r: r.name):
+        for rule in sorted((r for r in rules() if r.group == group), key=lambda r: r.name):
             parts += [f"### {rule.name}", paragraph(rule.summary)]
             if len(rule.frameworks) == 1:
                 parts.append(f"Only for {' and '.join(TITLES[name] for name in rule.frameworks)}.")
