@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `try_next`: settings that `dltune tune` tries first.
     """
 
-    cause: str
+    cause: str = ""  # set by the rule
     title: str
     evidence: str
     fix: str | None = None

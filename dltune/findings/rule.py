@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from dltune.documents.finding import Finding
 from dltune.findings.seen import Seen
 
@@ -33,7 +35,8 @@ class Rule:
     find: Find
 
     def __call__(self, seen: Seen) -> Iterator[Finding]:
-        return self.find(seen)
+        for finding in self.find(seen):
+            yield msgspec.structs.replace(finding, cause=self.name)
 
     def is_for(self, framework: str | None) -> bool:
         """True if jobs of `framework` can have the problem; an unknown framework can."""
@@ -49,7 +52,7 @@ def rule(
     frameworks: tuple[Framework, ...] = EITHER,
     order: int = 0,
 ) -> Callable[[Find], Rule]:
-    """Make a rule of a function that yields findings with the cause `name`."""
+    """Make a rule of a function that yields findings; the rule sets their cause to `name`."""
 
     def decorate(find: Find) -> Rule:
         return Rule(

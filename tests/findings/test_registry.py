@@ -123,7 +123,7 @@ def test_other_packages_can_add_rules(
         "from dltune.findings.rule import rule\n\n"
         "@rule('hot-cpu', 'cores', summary='The CPU is hot.', fix='Cool it.', order=1)\n"
         "def find(evidence):\n"
-        "    yield Finding(cause='hot-cpu', title='the CPU is hot', evidence='95 degrees')\n"
+        "    yield Finding(title='the CPU is hot', evidence='95 degrees')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     own = [rule.name for rule in rules()]

@@ -46,7 +46,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     # OpenMP's serves libraries beside TensorFlow, too
     variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]
     yield Finding(
-        cause="crowded-processes",
         title=f"{len(trains)} processes use {threads} intra-op threads in total on {cores} CPU"
         + "s" * (cores > 1),
         evidence=f"their threads had work for {wanted:.1f} CPUs on average and waited for "

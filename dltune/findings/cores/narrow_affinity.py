@@ -42,7 +42,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if main.cpu < WORKS * have or main.ranks is not None:
         return
     yield Finding(
-        cause="narrow-affinity",
         title=f"the job can run on only {have} of {there} CPUs",
         evidence=f"pid {main.pid} is bound to CPU {cpulist.show(main.cpus)}, although CPUs "
         f"{cpulist.show(observation.host.cpus)} are available; its threads used {main.cpu:.2f} "
@@ -62,7 +61,6 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
     if have >= online or share <= 0:
         return
     yield Finding(
-        cause="narrow-affinity",
         title=f"ops use {main.intra} threads, but the job can run on only {have} of {online} CPUs",
         evidence=f"the job is bound to CPU {cpulist.show(main.cpus)}; its threads were ready but "
         f"had no CPU for {main.waited:.0%} of the CPU time they needed",

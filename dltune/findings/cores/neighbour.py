@@ -37,7 +37,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             else "they are small, or not visible from inside this container"
         )
         yield Finding(
-            cause="neighbour",
             title=f"other processes use {host.others:.1f} of the job's {cores} CPUs",
             evidence=f"{which}; the job's threads were ready but had no CPU for {main.waited:.0%} "
             "of the CPU time they needed",
@@ -50,7 +49,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     stolen = host.stolen / host.online
     if stolen >= SHARE:
         yield Finding(
-            cause="neighbour",
             title=f"the hypervisor gives {stolen:.0%} of this machine's CPU time to other virtual "
             "machines",
             evidence=f"steal time was {host.stolen:.2f} of {host.online} CPUs during "

@@ -54,7 +54,6 @@ def _observed(observation: Observation) -> Iterator[Finding]:
     if main.intra <= quota:
         ran = sum(one.threads for one in observation.processes)
         yield Finding(
-            cause="threads-over-quota",
             title=f"the job uses up its quota of {_cpus(quota)}",
             evidence=f"{stood}; an op uses {main.intra} of the job's {ran} threads",
             fix="raise the container's CPU quota, or reduce the work next to the ops, for "
@@ -65,7 +64,6 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         )
         return
     yield Finding(
-        cause="threads-over-quota",
         title=f"ops use {main.intra} threads, but the quota allows {_cpus(quota)}",
         evidence=f"{stood}; {threads_of(main)}",
         fix=f"set {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
@@ -100,7 +98,6 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         )
         share = max(0.0, 1 - here / there) * working(profile)
     yield Finding(
-        cause="threads-over-quota",
         title=f"ops use {intra} threads, more than {limit}",
         evidence=evidence,
         fix=f"set {right} thread{'s' * (right > 1)} ({intra_op(profile.framework.name, right)}), "

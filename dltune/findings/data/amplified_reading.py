@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         if amplification is None or amplification < AMPLIFIED or came < WORTH:
             continue
         yield Finding(
-            cause="amplified-reading",
             title=f"storage delivers {amplification:.1f} times the used part of "
             f"{file_name(file.path)}",
             evidence=f"{size(came)} from storage, {size(file.asked or 0)} used; access is "

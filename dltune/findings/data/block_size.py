@@ -33,7 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     mapped = max((b.throughput.median for b in blocks if b.method == "mmap"), default=None)
     beside = f"; a mapping reaches at most {rate(mapped)}, at any block size" if mapped else ""
     yield Finding(
-        cause="block-size",
         title=f"blocks of {size(best.block)} are read {gain:.1f} times as fast as blocks of "
         f"{size(small.block)}",
         evidence=f"{best.method}: {rate(best.throughput.median)} against "

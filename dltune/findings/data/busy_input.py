@@ -26,7 +26,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if observation is None or main is None or share is None or observation.idle(main) >= IDLE:
         return
     yield Finding(
-        cause="busy-input",
         title=f"steps wait for the input pipeline {share:.0%} of the time, and no CPU is idle",
         evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs, and preparing "
         "data takes "

@@ -34,7 +34,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         fewer = present.switches.median / best.switches.median if best.switches.median else 0.0
         switches = f", {fewer:.0f} times fewer switches" if fewer >= 1 else ""
         yield Finding(
-            cause="exact-offsets",
             title=f"{most} readers that use exact offsets are {gain:.1f} times as fast",
             evidence=f"{rate(best.throughput.median)} with exact offsets ({best.method}), "
             f"{rate(present.throughput.median)} when they pass other readers' records{switches}",

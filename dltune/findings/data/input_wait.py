@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        cause="input-wait",
         title=f"ops wait for data in {share:.0%} of the wall time",
         evidence="no other op ran during these waits",
         fix="prefetch and use parallel calls in the input pipeline, so that the next batch is "

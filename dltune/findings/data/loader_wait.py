@@ -70,7 +70,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         if observation.idle(main) >= IDLE:
             choices = (Choice("input_workers", str(more)),)
     yield Finding(
-        cause="loader-wait",
         title=title,
         evidence=evidence,
         fix=cure,

@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if asked >= MIB and switches / (asked / MIB) >= MANY_SWITCHES:
         pids = {process.pid for process, _ in reading}
         yield Finding(
-            cause="many-sleeps",
             title=f"reading threads sleep {count(switches / (asked / MIB))} times for each MiB "
             "that they "
             "use",

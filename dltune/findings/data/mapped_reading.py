@@ -34,7 +34,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     ceiling, reached = experiment.ceiling, experiment.share_of_ceiling
     near = reached >= NEAR
     yield Finding(
-        cause="mapped-reading",
         title=f"one sequential reader through a mapping reaches {'' if near else 'only '}"
         f"{share(reached)} of the storage's rate",
         evidence=f"{rate(present.throughput.median)} through a mapping, "

@@ -24,7 +24,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         pattern, came = file.pattern, file.storage_bytes or 0
         if pattern.kind == "sequential" and file.advice == "random" and came >= WORTH:
             yield Finding(
-                cause="missing-read-ahead",
                 title=f"{file_name(file.path)} is read sequentially, with read-ahead switched off",
                 evidence=f"access is sequential ({pattern.offsets} offsets seen), but the mapping "
                 "announces "

@@ -36,7 +36,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     times = f", {more:.1f} times as many" if more is not None else ""
     claim, cure = _told(one.readers, many.readers, gain, full)
     yield Finding(
-        cause="more-readers",
         title=claim,
         evidence=f"{rate(one.throughput.median)} with {one.readers}, "
         f"{rate(many.throughput.median)} with "

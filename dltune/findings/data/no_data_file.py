@@ -35,7 +35,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             "calls, from pipes or from files that are under 1 MiB or open only briefly"
         )
     yield Finding(
-        cause="no-data-file",
         title="no data file was found",
         evidence="; ".join(evidence),
         fix="run dltune as the job's user or as root" if denied else None,

@@ -26,7 +26,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     present = max(cursor, key=lambda r: r.readers, default=None)
     if experiment and present and present.extra >= EXTRA:
         yield Finding(
-            cause="passed-records",
             title=f"{present.readers} readers touch {share(present.extra)} more data than their "
             "own records",
             evidence="LMDB's cursor passes pages of other readers' records; a record has "

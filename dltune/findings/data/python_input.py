@@ -29,7 +29,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = min(1.0, share + lock_share(seen))
     at = f" at {python.generator_lines[0].where}" if python.generator_lines else ""
     yield Finding(
-        cause="python-input",
         title=f"steps wait for a Python generator {share:.0%} of the time",
         evidence=f"the generator ran in {python.generator:.0%} of samples{at}, one element at a "
         "time, "

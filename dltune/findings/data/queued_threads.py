@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if queued:
         seconds, process, thread = max(queued, key=lambda one: one[0])
         yield Finding(
-            cause="queued-threads",
             title=f"{len(queued)} reading thread{'s wait' if len(queued) > 1 else ' waits'} for a "
             "CPU for "
             f"more than {share(QUEUED)} of the time",

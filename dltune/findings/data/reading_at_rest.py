@@ -46,7 +46,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = max((t.waiting / t.seconds for _, t in watch.readers), default=0.0)
     counted = any(file.storage_bytes is not None for file in watch.files)
     yield Finding(
-        cause="reading-at-rest",
         title="reading does not slow down the job: the data came from the page cache"
         if counted and came < MIB
         else "reading does not slow down the job",

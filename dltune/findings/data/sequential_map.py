@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if idle < IDLE:
         return
     yield Finding(
-        cause="sequential-map",
         title=f"steps wait for the input pipeline {share:.0%} of the time",
         evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs, and its "
         "pipeline prepares "

@@ -29,7 +29,6 @@ def find(seen: Seen) -> Iterator[Finding]:
             continue
         switches = sum(t.voluntary for p in readers for t in p.threads)
         yield Finding(
-            cause="shared-pages",
             title=f"{len(readers)} processes fault on the same pages of {file_name(file.path)}",
             evidence=f"{file.shared:.1f} processes faulted on each page on average; "
             f"{count(switches)} voluntary context switches for {size(file.asked or 0)} used and "

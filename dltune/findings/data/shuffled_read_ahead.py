@@ -33,7 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         place = seen.io.storage[0] if seen.io.storage else None
         ahead = f" of {size(place.read_ahead)}" if place and place.read_ahead else ""
         yield Finding(
-            cause="shuffled-read-ahead",
             title=f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",
             evidence=f"{rate(normal.throughput.median)} with, {rate(random.throughput.median)} "
             "without",

@@ -33,7 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     for file in seen.io.watch.files if seen.io and seen.io.watch else ():
         if file.pattern.kind == "shuffled" and (file.storage_bytes or 0) >= WORTH:
             yield Finding(
-                cause="shuffled-reading",
                 title=f"{file_name(file.path)} is read in shuffled order, one record at a time",
                 evidence=f"{file.pattern.offsets} offsets seen, pieces of "
                 f"{size(file.pattern.run or 0)}; "

@@ -40,7 +40,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         else ""
     )
     yield Finding(
-        cause="slow-store",
         title=f"a thread of pid {process.pid} waits for storage for {share(waits)} of its time",
         evidence=f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
         f"{thread.seconds:.1f} s"

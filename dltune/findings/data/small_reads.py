@@ -28,7 +28,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         if waits >= MANY and small > waits / 2 and file.pattern.kind != "shuffled":
             largest = max(request.size for request in file.requests)
             yield Finding(
-                cause="small-reads",
                 title=f"{file_name(file.path)} is read in small pieces",
                 evidence=f"{share(small / waits)} of the read calls that waited request less than "
                 f"{size(SMALL)}, and none more than {size(largest)}",

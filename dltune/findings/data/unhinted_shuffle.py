@@ -28,7 +28,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     gain = hinted.throughput.median / max(1.0, better.throughput.median)
     if gain >= WORTH:
         yield Finding(
-            cause="unhinted-shuffle",
             title=f"shuffled records are read {gain:.1f} times as fast with hints for the next "
             "records",
             evidence=f"{rate(hinted.throughput.median)} with hints {hinted.ahead} records ahead, "

@@ -50,7 +50,6 @@ def _observed(main: Process) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        cause="allocator-trim",
         title=f"the job causes {main.faults:,.0f} page faults per second",
         evidence=f"at {_each() * 1e6:.2g} us each, they take {of_cpu:.0%} of the job's CPU time "
         f"(the kernel takes {main.kernel / main.cpu:.0%} in total): freed memory goes back to the "
@@ -95,7 +94,6 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
     known = "as measured on this machine" if counters and counters.fault_seconds else "at least"
     cost = share * working(profile)
     yield Finding(
-        cause="allocator-trim",
         title=f"the ops of a step cause {count:,.0f} page faults, which take "
         f"{count * each * 1e3:.3g} ms of CPU time",
         evidence=f"a page fault takes {each * 1e6:.2g} us, {known}; freed memory goes back to the "

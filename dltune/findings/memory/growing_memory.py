@@ -45,7 +45,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     most = max(growing, key=lambda one: one.growth or 0.0)
     yield Finding(
-        cause="growing-memory",
         title=f"memory grows by {growth * 60 / 2**20:.0f} MiB per minute; at this rate it runs "
         f"out in {_time(room / growth)}, and the kernel kills the job",
         evidence=f"pid {most.pid} uses {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} "

@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < PRESSED:
         return
     yield Finding(
-        cause="memory-pressure",
         title="memory is short: the kernel takes pages from the job that the job still needs",
         evidence=evidence,
         fix="give the container more memory, or make the job hold less: smaller batches, shuffle "

@@ -52,7 +52,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     gain = _gain(analysis, spent, moved / spent, fused, nodes)
     yield Finding(
-        cause="batch-norm-in-pieces",
         title=f"batch norm is not fused: {layers} layer{'s run' if layers > 1 else ' runs'} as "
         f"{nodes} ops per step, {spent / op_seconds(profile):.0%} of the op time",
         evidence=f"these ops move {moved / 2**20:.0f} MiB, fused kernels would move "

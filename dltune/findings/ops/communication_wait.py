@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if seen.horovod and any(denied(one) > SHARE * one.wanting for one in seen.horovod.ranks):
         return
     yield Finding(
-        cause="communication-wait",
         title=f"ops wait for other processes for {share:.0%} of the wall time",
         evidence=_evidence(seen.profile.profile),
         fix="send gradients in fewer messages (`dltune plan buckets` chooses which gradients "

@@ -40,7 +40,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
     keeps, default = _NAMES["pytorch" if seen.framework == "pytorch" else "tensorflow"]
     yield Finding(
-        cause="float64",
         title=f"ops in double precision (float64) take {doubles:.0%} of the op time",
         evidence=f"most of this time is in {heaviest}; NumPy arrays are float64 by default, and "
         f"{keeps} keeps that type{next(below, '')}",

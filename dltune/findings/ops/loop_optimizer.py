@@ -40,7 +40,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     ops = sum(count for _, count, _ in loops)
     names = " and ".join(sorted({name for name, _, _ in loops}))
     yield Finding(
-        cause="loop-optimizer",
         title=f"the optimizer updates its tensors one by one, with {ops:,} ops per step",
         evidence=f"{names} can update all tensors with one op",
         fix=f"pass fused=True to {names}",

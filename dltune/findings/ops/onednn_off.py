@@ -44,7 +44,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = plain * working(profile)
     cost = share * (1 - 1 / USUAL)
     yield Finding(
-        cause="onednn-off",
         title=f"TensorFlow runs without oneDNN, which has kernels for {plain:.0%} of the op time "
         "(convolutions and matrix products)",
         evidence=f"in other jobs, such ops were {USUAL}x to {BEST:.0f}x as fast with oneDNN, and "

@@ -37,7 +37,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = min(1.0, share)
     yield Finding(
-        cause="op-calls",
         title=f"Python calls {len(short):,} ops per step one by one"
         + (", in addition to the optimizer's ops" if told else ""),
         evidence=f"no op runs for {sum(short) / len(short) * 1e6:.1f} us, on average, before each "

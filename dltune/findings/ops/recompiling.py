@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < SHARE:
         return
     yield Finding(
-        cause="recompiling",
         title=f"XLA compiles again and again: {graphs.compilations} times in "
         f"{observation.seconds:.0f} s",
         evidence="XLA compiles again if the shapes of inputs change; the runs that compiled took "

@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = slow * working(profile) * (1 - 1 / SLOWER)
     yield Finding(
-        cause="reference-kernel",
         title=f"{slow:.0%} of the op time is in float16, for which this CPU has no fast kernels",
         evidence=f"most of this time is in {heaviest}, which falls back to a reference "
         "implementation; in other jobs, such convolutions took up to ten times as long as in "

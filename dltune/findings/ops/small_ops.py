@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if lost + within < SHARE:
         return
     yield Finding(
-        cause="small-ops",
         title=f"{len(short):,} of {len(seconds):,} ops per step are shorter than "
         f"{SHORT_SECONDS * 1e6:.0f} us; together they take {within:.0%} of the wall time",
         evidence=f"no op runs for {lost:.0%} of the wall time, although the step does",

@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = part(profile, "ops")
     if all(part(profile, name) < WASTE for name in ELSE):
         yield Finding(
-            cause="time-in-ops",
             title=f"the step spends {share:.0%} of its wall time in ops "
             f"({share * unrecorded(profile) * 1e3:.3g} ms)",
             evidence="little time is lost outside ops; `dltune plan threads` chooses their "

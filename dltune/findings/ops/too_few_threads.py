@@ -52,7 +52,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     main = seen.observation.main if seen.observation else None
     launched = main is not None and (main.ranks or 1) > 1 and main.framework == "pytorch"
     yield Finding(
-        cause="too-few-threads",
         title=f"ops use {own} thread{'s' * (own > 1)}, but there are cores for {threads}",
         evidence=f"one after the other on {threads} threads, the ops take {alone * 1e3:.3g} ms per "
         "step; "

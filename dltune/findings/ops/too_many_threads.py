@@ -68,7 +68,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     intra = profile.settings.intra
     yield Finding(
-        cause="too-many-threads",
         title=f"the ops are too small for {intra} threads",
         evidence=f"one after the other on one thread, the ops take {alone * 1e3:.3g} ms per step; "
         f"in the job they take {took * 1e3:.3g} ms",
@@ -87,7 +86,6 @@ def _over_cpus(main: Process, share: float, *, several: bool) -> Finding:
     right = len(main.cpus) if several else 1
     small = "" if several else ", and the ops are too small for more than one"
     return Finding(
-        cause="too-many-threads",
         title=f"ops use {main.intra} threads on {len(main.cpus)} "
         f"CPU{'s' * (len(main.cpus) > 1)}{small}",
         evidence=f"the threads were ready but had no CPU for {share:.0%} of the CPU time they "

@@ -45,7 +45,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = sorted(lines.items(), key=lambda line: -line[1])[:3]
     often = " and ".join(f"{where} ({part:.0%})" for where, part in most)
     yield Finding(
-        cause="beside-steps",
         title=f"the job spends {share:.0%} of the time outside its steps",
         evidence=f"{graphs.steps:,} steps of {step * 1e3:.3g} ms make up {steps:.0%} of the "
         f"{seconds:.0f} s "

@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     place = "between two steps" if most.first else f"before {most.before.name}"
     often = f"; Python was most often at {lines[0].where}" if lines else ""
     yield Finding(
-        cause="between-ops",
         title=f"the job's own Python code runs for {share:.0%} of the time, while no op does",
         evidence=f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
         fix="run this code less often, or move it into the workers of a DataLoader",

@@ -35,7 +35,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         python, share = found
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
-            cause="between-steps",
             title=f"the job's own Python code runs between the steps for {share:.0%} of the time",
             evidence=f"Python was most often at {lines}"
             if lines
@@ -56,7 +55,6 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
         return
     lines = _lines([line for step in profile.steps for line in step.lines])
     yield Finding(
-        cause="between-steps",
         title=f"Python runs between the steps for {share:.0%} of the wall time",
         evidence=f"Python was most often at {lines}"
         if lines

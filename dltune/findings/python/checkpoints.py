@@ -29,7 +29,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     beside = _BESIDE.get(seen.framework or "")
     yield Finding(
-        cause="checkpoints",
         title=f"saving takes {saving.share:.0%} of the time ({seen.observation.seconds:.0f} s of "
         "observation)",
         evidence=f"in {saving.share:.0%} of the samples, Python was saving{where(saving)} and no "

@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     elif python := own_share(seen):
         share, evidence = python[1], looks + often(python[0])
         yield Finding(
-            cause="denormals",
             title=f"Python computes with denormal numbers between the steps for {share:.0%} of "
             "the time",
             evidence=evidence,
@@ -85,7 +84,6 @@ def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
 
 def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Confidence) -> Finding:
     return Finding(
-        cause="denormals",
         title=f"PyTorch's ops compute with denormal numbers{when}",
         evidence=evidence,
         fix="call torch.set_flush_denormal(True) before the first op: denormal numbers then "

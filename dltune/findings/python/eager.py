@@ -34,7 +34,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if between < LEAST:
         return
     yield Finding(
-        cause="eager",
         title="the job runs its ops eagerly, one by one",
         evidence=f"no graph ran; single ops took {eager:.0%} of the time, and Python between them "
         f"{between:.0%}{often(max(at, key=lambda one: one.share))}",

@@ -26,7 +26,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     most = max(found, key=lambda one: one.share)
     reads = most.activity == "reading"
     yield Finding(
-        cause="host-reads",
         title=f"Python reads values of tensors between the steps for {share:.0%} of the time"
         if reads
         else f"Python runs single ops between the steps for {share:.0%} of the time",

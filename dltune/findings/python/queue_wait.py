@@ -22,7 +22,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     queue = at(seen, "queue")
     if queue:
         yield Finding(
-            cause="queue-wait",
             title=f"the job waits for another of its threads or processes for {queue.share:.0%} "
             "of the time",
             evidence=f"in {queue.share:.0%} of the samples, the main thread waited for a "

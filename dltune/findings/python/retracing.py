@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         steps.share if steps and seen.profile is None and graphs.once > FIRST * graphs.traced else 0
     )
     yield Finding(
-        cause="retracing",
         title=f"TensorFlow traces new graphs all the time: {graphs.traced} in "
         f"{observation.seconds:.0f} s",
         evidence=f"{graphs.again} of these graphs belong to one function; in {tracing.share:.0%} "

@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if fit:
         share = max(fit.share, _between(seen) - sum(map(_else, shares(seen).values())))
         yield Finding(
-            cause="tiny-steps",
             title=f"Keras' training loop takes {share:.0%} of the time, because the steps are "
             "short",
             evidence=f"in {fit.share:.0%} of the samples, the main thread was in fit but in no "
@@ -47,7 +46,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         )
     elif call := at(seen, "call"):
         yield Finding(
-            cause="tiny-steps",
             title=f"the calls of short steps take {call.share:.0%} of the time",
             evidence="the main thread was in TensorFlow's Python code before and after the step"
             f"{where(call)}{_ops(seen)}",

@@ -27,7 +27,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     keras = " (fit's validation_freq, validation_steps, validation_batch_size)"
     seconds = seen.observation.seconds
     yield Finding(
-        cause="validation",
         title=f"validation takes {validating.share:.0%} of the time ({seconds:.0f} s of "
         "observation)",
         evidence=f"in {validating.share:.0%} of the samples, Python was "

@@ -45,7 +45,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     cpu = max((thread.cpu for thread in threads), default=0.0)
     wait = max((thread.wait or 0.0 for thread in threads), default=0.0)
     yield Finding(
-        cause="background-at-rest",
         title=f"{report.ranks[0].library}'s background threads do not slow down the job",
         evidence=f"the busiest uses {cpu:.1%} of a core, and waits for a core at most {wait:.1%} "
         "of the "

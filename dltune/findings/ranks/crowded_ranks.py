@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         part = max(1, cores // len(here))
         share = (waiting - sum(map(denied, here))) / sum(rank.wanting for rank in here)
         yield Finding(
-            cause="crowded-ranks",
             title=f"ranks on {host} have more runnable threads than cores: {wanted:.1f} threads "
             f"on {cores} "
             f"core{'s' * (cores > 1)}",

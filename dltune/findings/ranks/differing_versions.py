@@ -25,7 +25,6 @@ def find(seen: Seen) -> Iterator[Finding]:
                 found.setdefault(version, []).append(rank)
         if len(found) > 1:
             yield Finding(
-                cause="differing-versions",
                 title=f"ranks run different versions of {name}",
                 evidence="; ".join(f"{version}: {names(of)}" for version, of in found.items()),
                 fix="install the same version everywhere: the formats of their messages can differ",

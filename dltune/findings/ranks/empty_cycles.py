@@ -24,7 +24,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     cycles = timeline.cycles if timeline else None
     if cycles and cycles.empty is not None and cycles.empty > EMPTY and cycles.rate > MANY:
         yield Finding(
-            cause="empty-cycles",
             title=f"{cycles.empty:.0%} of cycles transfer nothing",
             evidence=f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} "
             "ms, "

@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         for rank in rest
     )
     yield Finding(
-        cause="failed-rank",
         title=f"rank {first.rank} failed first" + (", and the others followed" if rest else ""),
         evidence=how + f" after {first.ended_after or 0.0:.1f} s" + (f"; {told}" if told else ""),
         fix=f"read the output of rank {first.rank}"

@@ -21,7 +21,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if not hanging:
         return
     yield Finding(
-        cause="hanging-rank",
         title=f"{names(hanging)} hang{'s' * (len(hanging) == 1)}, and the others wait for it",
         evidence="; ".join(f"rank {rank.rank}: {rank.stuck}" for rank in hanging),
         fix="find the line where it hangs: py-spy dump --nonblocking --pid "

@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     even = 1.0 / max(sizes or [2, *(int(one) + 1 for one in timeline.late)])
     if share > min(ALWAYS_LATE * even, 0.9) and timeline.negotiation.samples >= 20:
         yield Finding(
-            cause="late-rank",
             title=f"rank {rank} is the last to have its gradients {share:.0%} of the time",
             evidence=f"of {timeline.negotiation.samples} negotiations (an even share is "
             f"{even:.0%}); "

@@ -30,7 +30,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     if queue is not None and queue > WAITS * cycles.setting:
         yield Finding(
-            cause="long-cycles",
             title="gradients wait for the next cycle for longer than a transfer takes",
             evidence=f"HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms, a transfer takes "
             f"{milliseconds(transfer)} and starts after {milliseconds(queue)}",

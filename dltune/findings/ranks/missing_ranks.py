@@ -23,7 +23,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         yield Finding(
-            cause="missing-ranks",
             title=f"{len(missing)} of {size} ranks are not in this report",
             evidence=f"rank{'s' * (len(missing) > 1)} {shown}",
             fix="make a report on each host at the same time (--pid), and merge the reports: "

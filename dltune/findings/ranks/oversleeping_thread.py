@@ -37,7 +37,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     p95, rank, cycles, slept = max(late, key=lambda one: one[0])
     yield Finding(
-        cause="oversleeping-thread",
         title=f"the background thread of {names([one[1] for one in late])} oversleeps: 5 % of its "
         f"sleeps last more than {p95 * 1e3:.1f} ms too long",
         evidence=f"rank {rank.rank}, {slept.samples} sleeps: it wakes up "

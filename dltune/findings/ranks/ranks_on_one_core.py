@@ -33,7 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     cpus = len(worst.cpus)
     share = max(rank.queued / rank.wanting for rank in tight)
     yield Finding(
-        cause="ranks-on-one-core",
         title=f"{names(tight)} {'is' if len(tight) == 1 else 'are'} bound to "
         f"{'one core' if cpus == 1 else f'{cpus} CPUs'}"
         f"{'' if len(tight) == 1 else ' each'}, and can use more",
@@ -63,7 +62,6 @@ def _one_of_few(seen: Seen) -> Iterator[Finding]:
     if have >= fair or share <= 0 or main.cpu < WORKS * have:
         return
     yield Finding(
-        cause="ranks-on-one-core",
         title=f"the launcher has bound the rank to {have} of {there} CPUs",
         evidence=f"pid {main.pid} can use only CPU {cpulist.show(main.cpus)}; {main.ranks} rank"
         f"{'s' * (main.ranks > 1)} of the job on this node could have {fair:g} each",

@@ -33,7 +33,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     each = fused * statistics.fmean(sizes)
     if fused < FEW_TENSORS and each < SMALL_BATCH and len(timeline.tensors) > FEW_TENSORS:
         yield Finding(
-            cause="small-batches",
             title="gradients are sent in small batches",
             evidence=f"{timeline.batches} collectives of {fused:.1f} tensors and about "
             f"{each / 1024:.0f} KiB on average, each {milliseconds(timeline.transfer.median)}",

@@ -41,7 +41,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     wait = f"; its compute threads wait for {starved:.2f} of a core" if starved else ""
     share = denied(rank) / rank.wanting
     yield Finding(
-        cause="spinning-thread",
         title=f"the background thread of {names([one for one, _ in spinners])} spins: up to "
         f"{thread.cpu:.0%} of a core",
         evidence=f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in "

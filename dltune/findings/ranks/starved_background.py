@@ -32,7 +32,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     rank, thread = max(waits, key=lambda one: one[1].wait or 0.0)
     yield Finding(
-        cause="starved-background",
         title=f"the background thread of {names([one for one, _ in waits])} waits for a core: "
         f"up to {thread.wait:.0%} of the time",
         evidence=f"rank {rank.rank}: thread {thread.tid} runs {thread.cpu:.0%} of the time and "

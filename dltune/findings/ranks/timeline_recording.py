@@ -23,7 +23,6 @@ def find(seen: Seen) -> Iterator[Finding]:
         for thread in rank.threads:
             if thread.name == WRITER:
                 yield Finding(
-                    cause="timeline-recording",
                     title=f"recording the timeline uses {thread.cpu:.0%} of a core in rank "
                     f"{rank.rank}",
                     evidence=f"thread {thread.tid} writes the timeline and polls for records all "

@@ -20,7 +20,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     timeline = seen.horovod.timeline if seen.horovod else None
     if timeline and timeline.truncated:
         yield Finding(
-            cause="truncated-timeline",
             title="the timeline ends in the middle of a record",
             evidence=f"{timeline.path}: {timeline.events} events before it are complete, "
             f"{timeline.seconds:.1f} s",

@@ -36,7 +36,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if middle > IDLE and compute[most] > UNEVEN * middle:
         share = 1 - statistics.fmean(compute.values()) / compute[most]
         yield Finding(
-            cause="uneven-ranks",
             title=f"rank {most} has more work than the others",
             evidence=f"its threads for computation, input and Python use {compute[most]:.2f} "
             "cores, the "

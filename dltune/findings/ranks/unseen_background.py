@@ -21,7 +21,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     without = [rank for rank in ranks if rank.background is None]
     if without:
         yield Finding(
-            cause="unseen-background",
             title=f"no background thread was found in {names(without)}",
             evidence="; ".join(
                 f"rank {rank.rank}: {' '.join(rank.unseen) or '?'}" for rank in without
