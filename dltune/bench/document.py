@@ -13,7 +13,8 @@ from dltune.documents import files
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.threads import Threads
-from dltune.documents.sections.transfers import Transfers
+from dltune.planners.plan import in_order
+from dltune.planners.registry import planner
 from dltune.stats import samples
 from dltune.stats.signs import paired_ratio
 
@@ -67,10 +68,11 @@ def assemble(
 
 
 def chosen(plan: Plan) -> Iterator[str]:
+    """Yield the decision of each section in a few words."""
     if threads := plan.of(Threads):
         yield threads.strategy
-    if transfers := plan.of(Transfers):
-        yield f"transfers {transfers.order}"
+    choices = (planner(name).choice(section) for name, section in in_order(plan))
+    yield from filter(None, choices)
 
 
 def summary(

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 from dltune.bench.settings import Setting, on_part
 from dltune.bench.step_barrier import StepBarrier, Taken
 from dltune.bench.steps import StepGraphs
-from dltune.bench.transfers import OrderedTransfers
 from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.settings import SettingsPlan
-from dltune.documents.sections.transfers import Transfers
 from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
@@ -20,7 +18,7 @@ from dltune.job.launch import Event, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
 from dltune.job.shares import Shares
-from dltune.planners.plan import for_any_graph
+from dltune.planners.plan import for_any_graph, observers
 from dltune.planners.settings.enforce import Settings
 
 
@@ -44,15 +42,16 @@ class Runner(StepBarrier):
         chosen = around.chosen if around else ()
         as_planned = not chosen or (setting.name == "plan" and not for_any_graph(plan))
         known = plan.signatures if as_planned else ()
-        transfers = OrderedTransfers(plan.of(Transfers), ordered=setting.name == "plan")
+        sections = tuple(observers(plan, in_force=setting.name == "plan").values())
 
         def hear(record: Record, execution: messages.Execution) -> None:
-            transfers.hear(record, execution)
+            for section in sections:
+                section.hear(record, execution)
             heard(record, execution)
 
         super().__init__(known, hear)
         self.setting = setting
-        self._transfers = transfers
+        self._sections = sections
         self.settings = Settings(setting.applied, machine)
         self._plan = plan
         self._shares = Shares(machine)
@@ -61,7 +60,8 @@ class Runner(StepBarrier):
     def answer(self, python: messages.Python) -> dict[str, object]:
         """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
         for a rank, its share. Raises UsageError when the job's cluster is not the plan's."""
-        self._transfers.require(python)
+        for section in self._sections:
+            section.require(python)
         own: dict[str, object] = {}
         if self.setting.cpus:
             own = {"cpus": list(self.setting.cpus)}
@@ -77,8 +77,8 @@ class Runner(StepBarrier):
         setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
         self._processes[process.pid] = process, setting
         uniform = self.setting.applied.means.uniform
-        first = self.settings.greet(process) if uniform else machine_lines(part)
-        first = [*first, *self._transfers.lines()]
+        first = [*(self.settings.greet(process) if uniform else machine_lines(part))]
+        first += [line for section in self._sections for line in section.lines()]
         if self._finder is None:
             return [*first, *setting.lines()]
         found = self.steps
@@ -87,9 +87,9 @@ class Runner(StepBarrier):
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """As `StepBarrier.take`; where an execution runs several steps, of these."""
-        self._transfers.taken()
+        self._efficiencies()
         taken = super().take(executions, idle)
-        taken = dataclasses.replace(taken, scheduling=self._transfers.taken())
+        taken = dataclasses.replace(taken, scheduling=self._efficiencies())
         several = self.settings.steps
         if several == 1:
             return taken
@@ -99,11 +99,15 @@ class Runner(StepBarrier):
             per_step=taken.per_step and taken.per_step / several,
         )
 
+    def _efficiencies(self) -> tuple[float, ...]:
+        return tuple(each for section in self._sections for each in section.taken())
+
     @property
     def faults(self) -> Iterator[str]:
         """What the job did not take on of its setting, sentences."""
         yield from self.settings.faults
-        yield from self._transfers.faults(self.sightings.records.values())
+        for section in self._sections:
+            yield from section.faults(self.sightings.records.values())
 
     @property
     def predicted(self) -> float | None:

@@ -11,10 +11,9 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import Plan
 from dltune.documents.sections.settings import SettingsPlan
 from dltune.documents.sections.threads import Threads, Uniform
-from dltune.documents.sections.transfers import Transfers
 from dltune.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
-from dltune.planners.plan import require_machine
+from dltune.planners.plan import observers, require_machine
 from dltune.planners.settings.applied import NOTHING, Applied
 from dltune.planners.threads.fitted import fit
 from dltune.workload import uniform
@@ -62,7 +61,7 @@ def usual(plan: Plan) -> tuple[str, ...]:
         return ("default", RECOMMENDED, "uniform", "plan")
     if plan.of(SettingsPlan):
         return ("default", RECOMMENDED, AS_FOUND, "plan")
-    return (AS_FOUND, "plan")  # an order of transfers leaves threads as they are
+    return (AS_FOUND, "plan")  # the other sections leave threads as they are
 
 
 def settings(
@@ -120,8 +119,8 @@ def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
 
 
 def _orders(plan: Plan) -> Orders:
-    """What the steps obey under every setting. E is computed from ops that were recorded."""
-    recorded = plan.of(Transfers) is not None
+    """Return what the steps obey under every setting."""
+    recorded = any(one.records_ops for one in observers(plan, in_force=False).values())
     return Orders(1, targets=plan.signatures, barrier=True, events=recorded)
 
 
@@ -150,7 +149,7 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
     """The plan as `dltune run` enforces it, behind the barrier."""
     section = plan.of(Threads)
     if section is None:
-        if not any(plan.of(kind) for kind in (SettingsPlan, Transfers)):
+        if not plan.of(SettingsPlan) and not observers(plan, in_force=True):
             raise UsageError(
                 "the plan has no section that bench measures: threads, settings or transfers",
                 remedy="create one: dltune plan PROFILE",

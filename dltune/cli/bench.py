@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from dltune.cli.progress import Line
     from dltune.documents.bench import Bench, Setting
 
-# sections of a plan that a job under measurement has
-MEASURED = ("threads", "settings", "transfers")
-
 
 @click.command(
     "bench", epilog="\b\nExample:\n  dltune bench --plan plan.json -o bench.json -- python train.py"
@@ -115,7 +112,7 @@ def command(
     from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.launch import require_enabled
     from dltune.machine import topology
-    from dltune.planners.plan import load, places_threads
+    from dltune.planners.plan import load, observers, places_threads
     from dltune.planners.settings.applied import applied
 
     if not job:
@@ -159,7 +156,8 @@ def command(
             keep=keep,
         )
         line.say(f"starting {len(runners)} jobs, one for each setting: {', '.join(names)}")
-        for section in [name for name in plan.sections if name not in MEASURED]:
+        measured = {"threads", "settings", *observers(plan, in_force=True)}
+        for section in [name for name in plan.sections if name not in measured]:
             line.say(
                 f"bench does not measure the section {section} of the plan; dltune run applies it"
             )

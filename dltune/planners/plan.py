@@ -17,6 +17,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import LOCAL, Framework, Profile, job, task
 from dltune.errors import UsageError
+from dltune.planners.observer import Observer
 from dltune.planners.registry import composed, planner
 from dltune.planners.shown import counted
 from dltune.visible import visible
@@ -186,6 +187,14 @@ def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -
             f"the existing plan has entries for single ops, but a job {why} has other graphs",
             remedy="write a separate plan with -o, then profile the job with --plan",
         )
+
+
+def observers(plan: Plan, *, in_force: bool) -> dict[str, Observer]:
+    """Return the observers of the plan's sections in one setting of a benchmark, by section."""
+    made = {
+        name: planner(name).observer(section, in_force=in_force) for name, section in in_order(plan)
+    }
+    return {name: observer for name, observer in made.items() if observer}
 
 
 def names_ops(plan: Plan) -> bool:

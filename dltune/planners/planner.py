@@ -12,6 +12,7 @@ import msgspec
 from dltune.documents.plan import Plan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.observer import Observer
 from dltune.planners.shown import Schedule, Shown
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ class Planner(Generic[S]):
             f"the plan's section {self.name!r} can take effect only when the job starts",
             remedy="start the job with dltune run --plan PLAN -- CMD",
         )
+
+    def observer(self, section: S, *, in_force: bool) -> Observer | None:
+        """Return the section's observer for one setting of `dltune bench`, which is the plan itself
+        if `in_force`; None: bench does not measure the section."""
+        return None
+
+    def choice(self, section: S) -> str:
+        """Return the decision in a few words, for a benchmark's strategy; empty: it has none."""
+        return ""
 
     def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         """The section for people; `beside`: documents on what came of this plan."""

@@ -15,6 +15,7 @@ from dltune.documents.sections import transfers
 from dltune.documents.sections.transfers import Order, Transfers
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
+from dltune.planners.observer import Observer
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Shown
 
@@ -88,6 +89,14 @@ class TransfersPlanner(Planner[Transfers]):
         from dltune.planners.transfers.enforce import EnforcedTransfers
 
         return EnforcedTransfers(section, run)
+
+    def observer(self, section: Transfers, *, in_force: bool) -> Observer:
+        from dltune.planners.transfers.observer import TransferObserver
+
+        return TransferObserver(section, in_force=in_force)
+
+    def choice(self, section: Transfers) -> str:
+        return f"transfers {section.order}"
 
     def show(self, section: Transfers, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
         from dltune.planners.transfers.show import shown
