@@ -10,9 +10,6 @@ from dltune.documents.profile import Op, PartName, Profile, Step
 
 # of the op time; where less of it was measured, nothing follows for the whole
 ENOUGH = 0.8
-# times as long as a step takes while its ops are recorded, as seen at most: DenseNet-121's 10,700
-# ops in 123 ms, a small convolution of PyTorch's
-RECORDED = {"tensorflow": 1.25, "pytorch": 1.03}
 
 
 def part(profile: Profile, name: PartName) -> float:
@@ -46,7 +43,7 @@ def may_be_recording(profile: Profile) -> float:
     was not measured; 0 where it was."""
     if profile.counters and profile.counters.overhead:
         return 0.0
-    return wall(profile) * (1 - 1 / RECORDED.get(profile.framework.name, 1.0))
+    return wall(profile) * (1 - 1 / profile.framework.capabilities.recording)
 
 
 def recording(profile: Profile) -> float:
@@ -59,10 +56,11 @@ def recording(profile: Profile) -> float:
 def measured(profile: Profile) -> float:
     """The share of the time in which ops ran that is of ops whose threads were tried, or that have
     the same ones always. Others have other shapes at each step. All of it where the job's own times
-    are not known, and of TensorFlow, which has ops that no thread count is tried for."""
+    are not known, or where dltune sets no thread count for some ops, whatever their shapes."""
     tried = [op for op in profile.ops if op.times or is_compiled(op)]
     ran = part(profile, "ops") * wall(profile)
-    if profile.framework.name != "pytorch" or ran <= 0 or any(op.own is None for op in tried):
+    sets = profile.framework.capabilities.sets_every_op
+    if not sets or ran <= 0 or any(op.own is None for op in tried):
         return 1.0
     return min(1.0, sum((op.own or 0.0) * op.count for op in tried) / ran)
 

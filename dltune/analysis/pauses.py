@@ -21,9 +21,9 @@ class Pause(NamedTuple):
 
 
 def pauses(profile: Profile) -> Iterator[Pause]:
-    """Of a round of PyTorch's steps, of each one execution; of other frameworks there are none. In
-    what lies behind a sum of several ranks the step waits for it: that is none of Python's."""
-    if profile.framework.name != "pytorch":
+    """Those of a round of eager steps, of each one execution; a graph has none. In what lies behind
+    a sum of several ranks the step waits for it: that is none of Python's."""
+    if not profile.framework.capabilities.is_eager:
         return
     for step in profile.steps:
         ran = [

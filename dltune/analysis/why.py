@@ -66,8 +66,8 @@ def _causes(figures: Figures, analysis: Analysis) -> Iterator[tuple[Cause, str]]
                 f"{each * 1e6:.2g} us each; the allocator maps its memory again in each run",
             )
     off = rates.cpu_share is not None and rates.cpu_share < CPU_SHARE
-    if analysis.profile.framework.name == "pytorch" and best.time.threads > 1:
-        off = False  # those of a team that get none of the work sleep, and are counted with it
+    if analysis.profile.framework.capabilities.counts_idle_threads and time.threads > 1:
+        off = False  # threads that get none of the work sleep
     if off and rates.switches is not None and rates.switches >= SWITCHES:
         yield (
             "switched out",

@@ -52,7 +52,7 @@ def describe(profile: Profile, top: int) -> None:
     as_they_ran = derived.own_times(profile.ops, top, derived.WORTH if heavy else 0.0)
     if as_they_ran.rows or not heavy:
         show(as_they_ran)
-    if profile.framework.name == "pytorch":
+    if profile.framework.capabilities.is_eager:
         differentiated = derived.both_passes(profile, top)
         if differentiated.rows:
             show(differentiated)

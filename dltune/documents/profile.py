@@ -35,6 +35,9 @@ from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
+from dltune.frameworks.capabilities import FRAMEWORKS
+from dltune.frameworks.capabilities import Framework as Capabilities
+from dltune.frameworks.capabilities import framework as capabilities_of
 
 SCHEMA = "dltune.profile/2"
 
@@ -49,8 +52,7 @@ LOCAL = "/job:localhost"
 ALLREDUCE = "c10d::allreduce_"
 # and what DDP does with such a sum that it has waited for
 _CAME = "torch.distributed.ddp.reducer::"
-# frameworks by what documents call them
-TITLES = {"tensorflow": "TensorFlow", "pytorch": "PyTorch", "jax": "JAX"}
+TITLES = {name: known.title for name, known in FRAMEWORKS.items()}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 
@@ -350,7 +352,12 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def title(self) -> str:
         """As in "TensorFlow 2.21.0"."""
-        return f"{TITLES.get(self.name, self.name)} {self.version}".strip()
+        return f"{self.capabilities.title} {self.version}".strip()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What dltune can do in a job that runs on it."""
+        return capabilities_of(self.name)
 
 
 def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ class Framework:
       dltune does not recognise them.
     - `attaches_on_import`: its plugin reports when the framework is imported, else at the first
       step.
-    - `patience`: seconds that an observed process can need from there to its first step.
+    - `patience`: seconds after a job's start until dltune observes it, even if no plugin has
+      reported.
 
     Steps:
 
@@ -30,8 +31,8 @@ class Framework:
 
     Threads of ops:
 
-    - `uses_openmp`: ops run on an OpenMP runtime, which only one thread count per step can change
-      cheaply.
+    - `uses_openmp`: ops run on the threads of an OpenMP runtime. A build without one keeps its
+      thread count.
     - `sets_every_op`: dltune can set the threads of every op. Otherwise ops that can wait keep
       theirs.
     - `places_threads`: dltune can choose the cores of an op.
@@ -57,6 +58,7 @@ class Framework:
     - `array_function`: the function that converts a NumPy array and keeps its type.
     - `default_type`: the setting of the type of new tensors.
     - `background_save`: the way to save a checkpoint in the background.
+    - `validation_options`: options that make validation rarer or shorter.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Framework:
     array_function: str = ""
     default_type: str = ""
     background_save: str = ""
+    validation_options: str = ""
 
 
 TENSORFLOW = Framework(
@@ -118,6 +121,7 @@ tf.config.threading.set_inter_op_parallelism_threads({inter})
     array_function="tf.constant",
     default_type="Keras' floatx",
     background_save="tf.train.CheckpointOptions: experimental_enable_async_checkpoint",
+    validation_options="fit's validation_freq, validation_steps, validation_batch_size",
 )
 PYTORCH = Framework(
     name="pytorch",

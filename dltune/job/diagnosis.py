@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from dltune.documents.calls import Calls
 from dltune.documents.compiled import Compiled
-from dltune.documents.profile import TITLES
 from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.record import Record
 from dltune.machine import cgroups
@@ -182,7 +182,7 @@ _ACCELERATOR = (
 
 def _failure(failed: messages.Failed) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
-    title = TITLES.get(failed.framework, failed.framework)
+    title = framework(failed.framework).title
     return (
         f"dltune's plugin does not work with the job's {title} {failed.version} (pid "
         f"{failed.pid}): {failed.reason}",

@@ -14,7 +14,7 @@ import msgspec
 
 from dltune.documents import compiled
 from dltune.documents.calls import Calls
-from dltune.documents.profile import TITLES
+from dltune.frameworks.capabilities import framework
 
 
 class Python(msgspec.Struct, tag="python", frozen=True):
@@ -36,7 +36,7 @@ class Building(msgspec.Struct, tag="building", frozen=True):
     @property
     def phase(self) -> str:
         """As a progress line tells it."""
-        title = TITLES.get(self.framework, self.framework)
+        title = framework(self.framework).title
         return f"building the plugin for {title} {self.version} (only once)"
 
 
@@ -57,7 +57,7 @@ class Environment(msgspec.Struct, tag="environment", frozen=True):
 
 
 class Setting(msgspec.Struct, tag="setting", frozen=True):
-    """What a hook in the job's Python has done so far (`Means.hooks`, `tensorflow/inject`).
+    """What a hook in the job's Python has done so far (`Means.hooks`, `extensions.Hook`).
 
     Told with a count of 0 once TensorFlow is imported, and again at once whenever `count` or `left`
     has grown: the newest of a process and a setting counts. All is told before the step that it

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dltune.documents.profile import TITLES
 from dltune.errors import UsageError
+from dltune.frameworks.capabilities import FRAMEWORKS, framework
 from dltune.proc import tree
 from dltune.proc.maps import mappings
 from dltune.proc.process import command
 
 # what a process has mapped that runs a framework
-LIBRARIES = {"libtensorflow_framework.so": "tensorflow", "libtorch_cpu.so": "pytorch"}
+LIBRARIES = {known.library: name for name, known in FRAMEWORKS.items() if known.library}
 
 
 def require_all_reported(
@@ -24,8 +24,8 @@ def require_all_reported(
     """Raises UsageError when a process of the `session` runs a framework unheard of. `frameworks`:
     those that have reported elsewhere, as documents call them; a helper of another one is no
     matter where there is one."""
-    if (pid := unreported(session, reported, frameworks or tuple(TITLES))) is not None:
-        title = TITLES.get(loaded(pid) or "", "a framework")  # it may have ended meanwhile
+    if (pid := unreported(session, reported, frameworks or FRAMEWORKS)) is not None:
+        title = framework(loaded(pid)).title  # it may have ended meanwhile
         raise UsageError(
             f"could not attach to pid {pid}, which runs {title}: its Python was started "
             "with -I, -S or -E, or with another PYTHONPATH",
@@ -34,7 +34,7 @@ def require_all_reported(
 
 
 def unreported(
-    session: int, reported: Collection[int], frameworks: Collection[str] = tuple(TITLES)
+    session: int, reported: Collection[int], frameworks: Collection[str] = tuple(FRAMEWORKS)
 ) -> int | None:
     """A process of the `session` that has one of these loaded without having reported in, or None.
 

@@ -14,6 +14,7 @@ from dltune.documents.roofs import Roofs
 from dltune.errors import DltuneError
 from dltune.findings.python import denormals
 from dltune.findings.seen import Seen
+from dltune.frameworks.capabilities import FRAMEWORKS, framework
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record, period
@@ -30,9 +31,9 @@ SHARE, MOST, LEAST = 0.4, 30.0, 5.0
 # a job is watched from its third step on; one that has trained for fewer, so long after its
 # first; one that has not begun to, so long after its framework is there (large graphs are traced
 # for long), and again once it has, for it may have prepared its data until then; one without a
-# framework, so long after its start; but TensorFlow's import may take so long, and what comes
-# before the first step of an optimizer of PyTorch's, of which some jobs have none
-FEW, UNTRAINED, WITHOUT, IMPORTS, PREPARES = 10.0, 30.0, 30.0, 300.0, 60.0
+# framework, so long after its start; one of a framework that needs longer, as long as that
+FEW, UNTRAINED, WITHOUT = 10.0, 30.0, 30.0
+LONGEST = max(known.patience for known in FRAMEWORKS.values())
 # at last it runs by itself for so long, and may take so long to report
 AFTER, PATIENT = 2.0, 2.0
 
@@ -151,7 +152,7 @@ class Observing:
 
     def _left(self) -> float:
         """Seconds of the budget."""
-        began = self._greeted if self._greeted is not None else self._began + IMPORTS
+        began = self._greeted if self._greeted is not None else self._began + LONGEST
         if self._watch is not None:
             began = min(began, self._watch.began)
         return began + self._budget - time.monotonic()
@@ -208,10 +209,8 @@ class Observing:
 
     def _patience(self) -> float:
         """Seconds for which a job may come to its first step, by the frameworks of its Pythons."""
-        there = {loaded(python.pid) for python in self._session.sightings.pythons}
-        if "tensorflow" in there:
-            return IMPORTS
-        return PREPARES if "pytorch" in there else WITHOUT
+        names = {loaded(python.pid) for python in self._session.sightings.pythons}
+        return max([WITHOUT, *(framework(name).patience for name in names)])
 
 
 def _trained(record: Record) -> int:

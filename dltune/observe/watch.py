@@ -14,6 +14,7 @@ from typing import Any
 from dltune.documents.observation import Graphs, Observation, Process
 from dltune.errors import UsageError
 from dltune.findings.seen import Seen
+from dltune.frameworks.capabilities import framework
 from dltune.horovod.watch import document as ranks
 from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
@@ -112,7 +113,8 @@ class JobWatch:
                 except UsageError as error:
                     record = self._records.get(self._subject)
                     # its ranks have means of their own
-                    if record is None or record.process.framework != "pytorch":
+                    known = framework(record.process.framework if record else None)
+                    if not known.exchanges_buckets:
                         unseen.append(str(error))
         observation = Observation(
             seconds=seconds,
@@ -170,7 +172,9 @@ class JobWatch:
             once=sum(record.runs[record.same(graph)] <= 1 for graph in new),
             again=max(functions.values(), default=0),
             eager=float(added("unmarked")),
-            waited=float(added("waited")) if record.process.framework == "tensorflow" else None,
+            waited=float(added("waited"))
+            if framework(record.process.framework).counts_input_wait
+            else None,
             compilations=added("compilations"),
             compiling=float(added("compiling")),
             steps=added("steps"),

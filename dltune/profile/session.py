@@ -13,6 +13,7 @@ from dltune.documents.machine import Machine
 from dltune.documents.profile import Profile, Ratio, tasks
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections.settings import SettingsPlan
+from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, none_found, why_no_step
 from dltune.job.launch import Event, Job, Process
@@ -221,13 +222,13 @@ class Session:
 
     @property
     def measured_step(self) -> tuple[int, int] | None:
-        """The process and the graph of TensorFlow's that is the step, where that is one graph."""
+        """The process and the graph that is the step, where that is one graph."""
         climbing = self._climbing
         if climbing is None or len(climbing.steps.targets) > 1:
             return None
         pid = climbing.steps.pid
-        known = self.sightings.records[pid].process.framework == "tensorflow"
-        return (pid, climbing.steps.targets[0]) if known else None
+        known = framework(self.sightings.records[pid].process.framework)
+        return None if known.is_eager else (pid, climbing.steps.targets[0])
 
     @property
     def _timed_apart(self) -> bool:
@@ -404,23 +405,26 @@ class Session:
     def _limit_to_framework(self, record: Record) -> None:
         """Ask no more than the job's framework can do."""
         devices = record.settings()
-        if devices is None or record.process.framework != "pytorch":
+        if devices is None:
             return
-        # its threads are where the kernel puts them; and those that a smaller team leaves over are
-        # ended by GNU's runtime, unless it is a team of one
+        known = framework(record.process.framework)
         counts = sorted({count for count, _ in self._cases})
-        if not devices.openmp:  # nothing sets the threads of an op, nor are they known
-            counts = counts[-1:]
+        if known.uses_openmp and not devices.openmp:
+            counts = counts[-1:]  # nothing sets the threads of an op, nor are they known
             if self._counters:
                 self._counting = None
                 self.notes.append(
                     "dltune did not read counters, because the ops do not run on OpenMP"
                 )
-        # to read the counters of a whole team takes a while: ops are timed in steps without
-        self._groups = ((), *self._counting.choice.groups) if self._counting else ((),)
+        if known.counts_apart:
+            self._groups = ((), *self._counting.choice.groups) if self._counting else ((),)
+        # GNU's runtime ends the threads that a smaller team leaves over, unless it is a team of one
         if devices.openmp.startswith(GNU_OPENMP):
             counts = [*counts[:1], *counts[1:][-1:]]
-        self._cases = [(count, placements(self.machine, count)[0]) for count in counts]
+        if known.places_threads:
+            self._cases = [case for case in self._cases if case[0] in counts]
+        else:
+            self._cases = [(count, placements(self.machine, count)[0]) for count in counts]
         self.climb = Climb(self._cases)
 
     def _start_again(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dltune.documents.profile import TITLES
 from dltune.documents.sections.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
 from dltune.documents.tune import Trial
+from dltune.frameworks.capabilities import framework
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
 from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
@@ -49,9 +49,9 @@ def _foreign(search: Search) -> Iterator[Untried]:
         for option in search.foreign
         for name, value in ((option.choice.setting, option.choice.value),)
     }
-    for (name, value), framework in left.items():
-        assert framework is not None  # it would be for any
-        yield Untried(name, value, f"it applies only to {TITLES[framework]} jobs")
+    for (name, value), only in left.items():
+        assert only is not None  # it would be for any
+        yield Untried(name, value, f"it applies only to {framework(only).title} jobs")
 
 
 def _last(trials: Sequence[Trial]) -> Iterator[Trial]:

@@ -49,7 +49,7 @@ def calibrated(profile: Profile, model: Model | None = None) -> tuple[Workload, 
     made = workload(profile, model)
     if is_oversubscribed(profile):
         return made, Calibration(0.0, 1.0, 0.0)
-    eager = profile.framework.name == "pytorch"
+    eager = profile.framework.capabilities.is_eager
     found = calibration(made, measured_span(profile), MAX_EAGER_OVERHEAD if eager else MAX_OVERHEAD)
     return made.calibrated(found.overhead, found.scale), found
 

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from dltune.horovod.watch import elf
 from dltune.horovod.watch.elf import Symbol
@@ -28,21 +27,20 @@ _LOOP = ("BackgroundThreadLoop", "RunLoopOnce")
 _CALLED = ("Controller19ComputeResponseList", "16PerformOperation")
 _WRITER = "TimelineWriter10WriterLoop"
 
-Package = Literal["horovod", "pytorch"]
-
 
 @dataclass(frozen=True)
 class Library:
-    """`package`: whose it is, with its `version`. `code`: addresses in the process of all its code.
-    `loop`: those of functions that only the background thread runs; none when the library has no
-    symbols. `writer`: those of the thread that writes the timeline."""
+    """`is_horovod`: it belongs to Horovod, else to PyTorch. `version`: of that package. `code`:
+    addresses in the process of all its code. `loop`: those of functions that only the background
+    thread runs; none when the library has no symbols. `writer`: those of the thread that writes the
+    timeline."""
 
     path: str
     version: str | None
     code: tuple[range, ...]
     loop: tuple[range, ...]
     writer: tuple[range, ...]
-    package: Package = "horovod"
+    is_horovod: bool = True
 
 
 def find(pid: int, mapped: Sequence[Mapping]) -> Library | None:

@@ -81,7 +81,7 @@ class RankSeen:
     @property
     def cycles(self) -> bool:
         """Its background thread goes on when there is nothing to send, as Horovod's does."""
-        return self.identity.library.package == "horovod"
+        return self.identity.library.is_horovod
 
     def note_background(self, tid: int, name: str) -> None:
         """A thread that sends; of PyTorch's several the one that waits at the sockets counts."""

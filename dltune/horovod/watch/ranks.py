@@ -50,7 +50,7 @@ def identify(
     pid: int, environ: Mapping[str, str], mapped: Sequence[Mapped], library: Library
 ) -> Identity:
     """Raises UsageError when the environment names two ranks, or half of one."""
-    torch = library.package == "pytorch"
+    torch = not library.is_horovod
     launched = torch_library.own(environ) if torch else environ
     try:
         where, here = world(launched), local_rank(launched)

@@ -57,7 +57,7 @@ class Roles:
             return ThreadIdentity("python", comm)
         if _NAME.match(comm.encode()):
             return ThreadIdentity(_of_tensorflow(comm), comm)
-        if self._library.package == "pytorch" and (role := _of_pytorch(comm)):
+        if not self._library.is_horovod and (role := _of_pytorch(comm)):
             return ThreadIdentity(role, comm)
         stack = memory.stack(tid)
         if stack is None:

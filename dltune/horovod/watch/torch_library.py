@@ -30,7 +30,7 @@ def find(pid: int, mapped: Sequence[Mapped], environ: Mapping[str, str]) -> Libr
     if mapping is None or not _is_rank(own(environ)):
         return None
     packages = Path(f"/proc/{pid}/root{mapping.path}").parents[2]
-    return Library(mapping.path, version(packages, "torch"), (), (), (), "pytorch")
+    return Library(mapping.path, version(packages, "torch"), (), (), (), is_horovod=False)
 
 
 def own(environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -185,7 +185,7 @@ class Watch:
                 self._note_tensorflow(pid, mapped)
                 return
             known = self.ranks.get(key)
-            if known and found.package == "pytorch":
+            if known and not found.is_horovod:
                 return
             ending = known.ending if known else Ending(pid)
         except PermissionError:

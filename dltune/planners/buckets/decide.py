@@ -33,7 +33,7 @@ class Decided:
 
 def decide(profile: Profile) -> Decided:
     """Raises UsageError where the profile is not of a rank whose gradients DDP exchanges."""
-    if profile.framework.name != "pytorch":
+    if not profile.framework.capabilities.exchanges_buckets:
         raise UsageError(
             "buckets apply only to PyTorch's DistributedDataParallel, but this job ran on "
             f"{profile.framework.title}",

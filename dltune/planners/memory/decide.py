@@ -132,9 +132,9 @@ def decide(
 
 
 def _called(profile: Profile) -> EagerStep | None:
-    """The step of a job of PyTorch's; None of another's. Raises UsageError where the profile does
-    not tell it."""
-    if profile.framework.name != "pytorch":
+    """The step of an eager job; None of another's. Raises UsageError where the profile does not
+    tell it."""
+    if not profile.framework.capabilities.is_eager:
         return None
     if profile.calls is None or not profile.calls.forward:
         raise UsageError(
@@ -158,7 +158,7 @@ def given_up(called: EagerStep, chosen: Selection) -> tuple[GivenUp, ...]:
 def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
     it cannot be planned, or the profile does not tell what is needed."""
-    if profile.framework.name == "pytorch":
+    if profile.framework.capabilities.is_eager:  # its steps have no graph to change
         raise UsageError(
             "--largest-batch, --deepest and --offload support TensorFlow only",
             remedy="for PyTorch, pass --budget, --smallest or --slowdown only",

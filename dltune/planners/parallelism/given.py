@@ -74,7 +74,7 @@ def profiled(profile: Profile) -> Given:
     if not profile.steps:
         raise UsageError("the profile contains no steps", remedy="profile a job that trains")
     step = max(profile.steps, key=lambda one: one.share)
-    if profile.framework.name == "pytorch":
+    if profile.framework.capabilities.is_eager:
         if profile.calls is None:
             raise UsageError(
                 "the profile contains no step that was recorded call by call",

@@ -2,77 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dltune.documents.machine import Machine
-from dltune.documents.profile import TITLES
 from dltune.documents.sections.threads import Uniform
 from dltune.errors import UsageError
+from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
 from dltune.machine import cpulist
 
-# by framework, then by format
-_TEMPLATES: Mapping[str, Mapping[str, str]] = {
-    "tensorflow": {
-        "env": """\
-export TF_NUM_INTRAOP_THREADS={intra}
-export TF_NUM_INTEROP_THREADS={inter}
-export OMP_NUM_THREADS={intra}
-# then start the job on these CPUs: taskset -c {cpus} python ...
-""",
-        "tf.config": """\
-import os
-import tensorflow as tf
 
-# before the first op
-os.sched_setaffinity(0, {{{numbers}}})
-tf.config.threading.set_intra_op_parallelism_threads({intra})
-tf.config.threading.set_inter_op_parallelism_threads({inter})
-""",
-        "yaml": """\
-tensorflow:
-  intra_op_parallelism_threads: {intra}
-  inter_op_parallelism_threads: {inter}
-environment:
-  TF_NUM_INTRAOP_THREADS: "{intra}"
-  TF_NUM_INTEROP_THREADS: "{inter}"
-  OMP_NUM_THREADS: "{intra}"
-launcher:
-  cpus: "{cpus}"
-""",
-    },
-    "pytorch": {
-        "env": """\
-export OMP_NUM_THREADS={intra}
-# then start the job on these CPUs: taskset -c {cpus} python ...
-""",
-        "torch": """\
-import os
-
-os.sched_setaffinity(0, {{{numbers}}})  # before the import: torch counts the CPUs there
-
-import torch
-
-torch.set_num_threads({intra})
-""",
-        "yaml": """\
-pytorch:
-  num_threads: {intra}
-environment:
-  OMP_NUM_THREADS: "{intra}"
-launcher:
-  cpus: "{cpus}"
-""",
-    },
-}
-FORMATS = tuple(dict.fromkeys(kind for formats in _TEMPLATES.values() for kind in formats))
+def _templates(known: Framework) -> dict[str, str]:
+    """Return templates by format; none if jobs of this framework cannot set their threads."""
+    if not known.thread_variables:
+        return {}
+    exports = "".join(f"export {name}={{{number}}}\n" for name, number in known.thread_variables)
+    values = "".join(f'  {name}: "{{{number}}}"\n' for name, number in known.thread_variables)
+    options = "".join(f"  {name}: {{{number}}}\n" for name, number in known.thread_options)
+    kind, code = known.thread_code
+    return {
+        "env": f"{exports}# then start the job on these CPUs: taskset -c {{cpus}} python ...\n",
+        kind: code,
+        "yaml": f'{known.name}:\n{options}environment:\n{values}launcher:\n  cpus: "{{cpus}}"\n',
+    }
 
 
-def emit(kind: str, framework: str, setting: Uniform, machine: Machine) -> str:
-    """The setting in one of FORMATS. Raises UsageError for one that is another framework's."""
-    templates = _TEMPLATES.get(framework, {})
+FORMATS = tuple(dict.fromkeys(kind for known in FRAMEWORKS.values() for kind in _templates(known)))
+
+
+def emit(kind: str, name: str, setting: Uniform, machine: Machine) -> str:
+    """Return the setting in one of FORMATS, for a job of the framework `name`.
+
+    Raises UsageError for a format that is another framework's.
+    """
+    known = framework(name)
+    templates = _templates(known)
     if kind not in templates:
         raise UsageError(
-            f"--emit {kind} does not apply to a job of {TITLES.get(framework, framework)}",
+            f"--emit {kind} does not apply to a job of {known.title}",
             remedy=f"use --emit {' or '.join(templates)}" if templates else "leave out --emit",
         )
     cpus = sorted(core.cpus[0] for core in machine.cores)

@@ -119,7 +119,7 @@ class ThreadsPlanner(Planner[Threads]):
         from dltune.planners.threads.fitted import fit
         from dltune.tensorflow.apply import obey
 
-        if plan.framework and plan.framework.name != "tensorflow":
+        if plan.framework and not plan.framework.capabilities.applies_in_process:
             raise UsageError(
                 f"the plan is for {plan.framework.title}, but dltune.apply can set threads of ops "
                 "only in TensorFlow",

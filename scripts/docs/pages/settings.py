@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import TITLES
+from dltune.frameworks.capabilities import framework
 from dltune.planners.settings.setting import Setting
 from dltune.planners.settings.space import SPACE
 from pages.markdown import bullet, code, escaped, paragraph
@@ -32,8 +32,8 @@ def pages() -> dict[str, str]:
 
 
 def _lines(setting: Setting) -> list[str]:
-    framework = f"{TITLES[setting.framework]} only" if setting.framework else "all"
-    lines = [f"Class: {setting.kind}. Frameworks: {framework}."]
+    jobs = f"{framework(setting.framework).title} only" if setting.framework else "all"
+    lines = [f"Class: {setting.kind}. Frameworks: {jobs}."]
     if setting.helps:
         lines.append(f"Helps: {escaped(setting.helps)}")
     lines += [f"{code(value)}: {escaped(text)}." for value, text in setting.meanings.items()]
