@@ -3,25 +3,30 @@
 Only the standard library is used; `dltune` itself may not exist in this environment. The hooks of
 frameworks and systems are modules in folders of their own, which the launcher names in the file
 `hooks` beside its socket (`dltune.extensions.Hook`). Such a module is imported with its package.
+
+Every interpreter of a job imports this file, so it imports little: ctypes, pathlib and
+importlib.abc would take longer than everything else here.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
-import importlib.abc
 import json
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ctypes
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
 
 # variables that distinguish ranks and a cluster's tasks; dltune knows the meaning of each
 _VARIABLES = (
@@ -31,7 +36,7 @@ _VARIABLES = (
 _PR_SET_PTRACER = 0x59616D61
 # torchrun's variables; names of other variables begin with these, too
 _TORCHRUN = ("RANK", "WORLD_SIZE")
-_HERE = str(Path(__file__).resolve().parent)
+_HERE = os.path.dirname(os.path.abspath(__file__))
 # modules of the job, and what to do with each once it has run
 _Hooks = list[tuple[str, Callable[[ModuleType], None]]]
 # modules of the job, and what to do with the error when they cannot be imported
@@ -45,12 +50,8 @@ class Interpreter:
     def __init__(self, path: str) -> None:
         """`path`: dltune's socket."""
         self._path = path
+        self.folder = os.path.dirname(path)  # of the job; dltune removes it at the end
         self.bound = sorted(os.sched_getaffinity(0))
-
-    @property
-    def folder(self) -> Path:
-        """The job's folder, which dltune removes at the end of the job."""
-        return Path(self._path).parent
 
     def tell(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one message to dltune and return its answer ({} when dltune is gone)."""
@@ -67,9 +68,11 @@ class Interpreter:
 
     def note_leftovers(self, module: ModuleType) -> None:
         """Note temporary files of a module that are left behind when dltune stops its process."""
+        from pathlib import Path
+
         with _importing():
             import _dltune_leftovers
-        _dltune_leftovers.note(module, self.folder)
+        _dltune_leftovers.note(module, Path(self.folder))
 
     def attach(
         self,
@@ -81,6 +84,8 @@ class Interpreter:
         """Build (once) and load the plugin for a framework that has been imported. `sources`: the
         folder of the plugin; `build`: the framework's build, as `messages.Plugin` has it;
         `arguments` returns the compiler's flags and a salt. Return None if that fails."""
+        import ctypes
+
         global _plugin
         facts = {"pid": os.getpid(), "python": sys.version.split()[0], **build}
         try:
@@ -124,9 +129,12 @@ def start(path: str) -> None:
     if watcher := answer.get("watcher"):
         # where Yama separates processes of the same user (ptrace_scope 1), this lets py-spy sample
         # the process; elsewhere the kernel refuses, and py-spy needs no permission
+        import ctypes
+
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(watcher), 0, 0, 0)
     try:
-        hooks = json.loads((interpreter.folder / "hooks").read_bytes())
+        with open(os.path.join(interpreter.folder, "hooks"), "rb") as file:
+            hooks = json.load(file)
     except OSError:  # dltune is gone
         return
     sys.meta_path.insert(0, _Watch(_parts(hooks, answer, interpreter)))
@@ -228,7 +236,7 @@ class _Part:
         return {*packages, *self.failed, *(module for module, _ in self.hooks)}
 
 
-class _Watch(importlib.abc.MetaPathFinder):
+class _Watch:
     """A finder that lets modules be imported as before, and calls the hooks of each module after it
     has run, in the order of the parts. If it cannot run, those for failures are called."""
 
@@ -247,7 +255,8 @@ class _Watch(importlib.abc.MetaPathFinder):
         for finder in list(sys.meta_path):
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 if spec.loader is not None:  # a caller that only asks does not import it yet
-                    spec.loader = _Loader(spec.loader, name, self)
+                    loader: Any = _Loader(spec.loader, name, self)
+                    spec.loader = loader
                 return spec
         self.begin(name)
         self.fail(name, ModuleNotFoundError(f"No module named {name!r}"))
@@ -274,8 +283,10 @@ class _Watch(importlib.abc.MetaPathFinder):
                 failed(error)
 
 
-class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: importlib.abc.Loader, name: str, watch: _Watch) -> None:
+class _Loader:
+    """The loader of one module, which tells the watch when the module runs."""
+
+    def __init__(self, inner: Loader, name: str, watch: _Watch) -> None:
         self._inner = inner
         self._name = name
         self._watch = watch
