@@ -35,7 +35,6 @@ from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.documents.sections import settings as plan_settings
 from dltune.documents.sections.settings import SettingsPlan
-from dltune.frameworks.capabilities import FRAMEWORKS
 from dltune.frameworks.capabilities import Framework as Capabilities
 from dltune.frameworks.capabilities import framework as capabilities_of
 
@@ -52,7 +51,6 @@ LOCAL = "/job:localhost"
 ALLREDUCE = "c10d::allreduce_"
 # and what DDP does with such a sum that it has waited for
 _CAME = "torch.distributed.ddp.reducer::"
-TITLES = {name: known.title for name, known in FRAMEWORKS.items()}
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
 

@@ -13,10 +13,10 @@ from dltune.findings.seen import Seen
 
 # in the order of findings whose cost is equal
 Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]
-Framework = Literal["tensorflow", "pytorch"]
+FrameworkName = Literal["tensorflow", "pytorch"]
 Find = Callable[[Seen], Iterator[Finding]]
 
-EITHER: tuple[Framework, ...] = ("tensorflow", "pytorch")
+EITHER: tuple[FrameworkName, ...] = ("tensorflow", "pytorch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Rule:
     group: Group
     summary: str
     fix: str
-    frameworks: tuple[Framework, ...]
+    frameworks: tuple[FrameworkName, ...]
     order: int
     find: Find
 
@@ -49,7 +49,7 @@ def rule(
     *,
     summary: str,
     fix: str,
-    frameworks: tuple[Framework, ...] = EITHER,
+    frameworks: tuple[FrameworkName, ...] = EITHER,
     order: int = 0,
 ) -> Callable[[Find], Rule]:
     """Make a rule of a function that yields findings; the rule sets their cause to `name`."""

@@ -44,7 +44,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     share = queued / wanted * (1 - observation.disturbed)
     each = max(1, cores // len(trains))
     # OpenMP's serves libraries beside TensorFlow, too
-    variables = [intra_op(name, each) for one in trains for name in (one.framework, "pytorch")]
+    variables = [*(intra_op(one.framework, each) for one in trains), f"OMP_NUM_THREADS={each}"]
     yield Finding(
         title=f"{len(trains)} processes use {threads} intra-op threads in total on {cores} CPU"
         + "s" * (cores > 1),

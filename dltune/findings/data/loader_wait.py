@@ -30,9 +30,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     observation = seen.observation
     main = observation.main if observation else None
     share = input_share(seen) - (storage_share(seen) or 0.0)
-    if observation is None or main is None or seen.framework != "pytorch" or share < WAITS:
+    if observation is None or main is None or seen.framework is None or share < WAITS:
         return
-    others = [one for one in observation.descendants(main) if one.framework == "pytorch"]
+    others = [one for one in observation.descendants(main) if one.framework == seen.framework]
     workers = [one for one in others if one.cpu >= WORKS]
     room = math.floor(observation.room(main))
     more = max(1, min(room, math.ceil(share / max(1.0 - share, WAITS))))

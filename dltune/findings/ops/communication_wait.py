@@ -10,6 +10,7 @@ from dltune.documents.profile import Profile
 from dltune.findings.ranks.spinning_thread import denied
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
+from dltune.frameworks.capabilities import framework
 from dltune.words import size
 
 # of the wall time: to remove it all would gain 1.11x, about what spreads allow to be seen
@@ -36,7 +37,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         evidence=_evidence(seen.profile.profile),
         fix="send gradients in fewer messages (`dltune plan buckets` chooses which gradients "
         "travel together), or use larger batches"
-        if seen.framework == "pytorch"
+        if framework(seen.framework).exchanges_buckets
         else "send fewer and larger messages: use `dltune plan transfers` for parameter servers, "
         "or `dltune plan allreduce` for Horovod",
         seconds=share * unrecorded(seen.profile.profile),

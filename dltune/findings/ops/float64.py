@@ -11,15 +11,11 @@ from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import advised
 
 SHARE = 0.1  # of the op time
 # vector registers hold half as many of them, and memory moves twice the bytes
 SLOWER = 2.0
-# what takes an array's type over, and where a type is set for all
-_NAMES = {
-    "tensorflow": ("tf.constant", "Keras' floatx"),
-    "pytorch": ("torch.from_numpy", "torch.set_default_dtype"),
-}
 
 
 @rule(
@@ -38,14 +34,14 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     share = doubles * working(seen.profile.profile) * (1 - 1 / SLOWER)
     below = (one for figures in seen.profile.ops for one in _why(figures, seen.profile))
-    keeps, default = _NAMES["pytorch" if seen.framework == "pytorch" else "tensorflow"]
+    names = advised(seen.framework)
     yield Finding(
         title=f"ops in double precision (float64) take {doubles:.0%} of the op time",
         evidence=f"most of this time is in {heaviest}; NumPy arrays are float64 by default, and "
-        f"{keeps} keeps that type{next(below, '')}",
+        f"{names.array_function} keeps that type{next(below, '')}",
         fix="if float32 is accurate enough, convert data where they enter the job "
-        f"(astype('float32')) and keep {default} at float32; dltune itself does not change the "
-        "precision",
+        f"(astype('float32')) and keep {names.default_type} at float32; dltune itself does not "
+        "change the precision",
         seconds=share * unrecorded(seen.profile.profile),
         share=share,
         gain=Gain(0.0, share),

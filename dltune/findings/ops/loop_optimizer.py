@@ -30,7 +30,7 @@ FEW, STAYS = 8, 0.25
 def find(seen: Seen) -> Iterator[Finding]:
     """Its cost: from its first op to its last, with what it does to begin."""
     profile = seen.profile.profile if seen.profile else None
-    if profile is None or profile.framework.name != "pytorch" or not (whole := wall(profile)):
+    if profile is None or not (whole := wall(profile)):
         return
     loops = [loop for step in profile.steps if (loop := _loop(step))]
     seconds = sum(each for _, _, each in loops)

@@ -16,6 +16,7 @@ from dltune.findings.ops.in_the_job import in_the_job
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
 from dltune.findings.thread_settings import one_op_at_a_time
+from dltune.frameworks.capabilities import framework
 
 # of the step: ops were measured one after the other, and the job may run some side by side
 SHARE = 0.1
@@ -50,7 +51,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     if share < SHARE:
         return
     main = seen.observation.main if seen.observation else None
-    launched = main is not None and (main.ranks or 1) > 1 and main.framework == "pytorch"
+    launcher = framework(main.framework).launcher if main and (main.ranks or 1) > 1 else ""
     yield Finding(
         title=f"ops use {own} thread{'s' * (own > 1)}, but there are cores for {threads}",
         evidence=f"one after the other on {threads} threads, the ops take {alone * 1e3:.3g} ms per "
@@ -62,8 +63,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         ),
         fix=f"set {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
         + (
-            "; torchrun sets one thread for each rank if OMP_NUM_THREADS is not set"
-            if launched
+            f"; {launcher} sets one thread for each rank if OMP_NUM_THREADS is not set"
+            if launcher
             else ""
         ),
         seconds=less,

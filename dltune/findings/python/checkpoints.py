@@ -8,11 +8,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, where
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
-
-_BESIDE = {
-    "pytorch": "torch.distributed.checkpoint.async_save",
-    "tensorflow": "tf.train.CheckpointOptions: experimental_enable_async_checkpoint",
-}
+from dltune.frameworks.capabilities import framework
 
 
 @rule(
@@ -27,7 +23,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     saving = at(seen, "saving")
     if saving is None or seen.observation is None:
         return
-    beside = _BESIDE.get(seen.framework or "")
+    beside = framework(seen.framework).background_save
     yield Finding(
         title=f"saving takes {saving.share:.0%} of the time ({seen.observation.seconds:.0f} s of "
         "observation)",

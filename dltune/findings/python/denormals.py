@@ -12,6 +12,7 @@ from dltune.findings.looked import at_any, costs, often
 from dltune.findings.python.own_lines import own_share
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
+from dltune.frameworks.capabilities import framework
 
 # looks, and the share of them that found such numbers: a few underflow in many programs
 LEAST_LOOKS, MOST = 4, 0.8
@@ -52,7 +53,8 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 def in_ops(seen: Seen) -> bool:
     """Whether ops of the main thread used denormal numbers all the time."""
-    return seen.framework == "pytorch" and everywhere(seen) is not None
+    flushed = framework(seen.framework).treats_denormals_as_zero
+    return not flushed and everywhere(seen) is not None
 
 
 def everywhere(seen: Seen) -> Graphs | None:

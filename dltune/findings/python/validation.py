@@ -8,6 +8,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.findings.looked import at, where
 from dltune.findings.rule import rule
 from dltune.findings.seen import Seen
+from dltune.findings.thread_settings import advised
 
 SHARE = 0.2  # of the time; less is what validation is worth
 
@@ -24,7 +25,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     validating = at(seen, "validation")
     if validating is None or seen.observation is None or validating.share < SHARE:
         return
-    keras = " (fit's validation_freq, validation_steps, validation_batch_size)"
+    options = advised(seen.framework).validation_options
     seconds = seen.observation.seconds
     yield Finding(
         title=f"validation takes {validating.share:.0%} of the time ({seconds:.0f} s of "
@@ -32,7 +33,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         evidence=f"in {validating.share:.0%} of the samples, Python was "
         f"validating{where(validating)}",
         fix="if validation is frequent, validate less often, on a part of the data, or in larger "
-        f"batches{'' if seen.framework == 'pytorch' else keras}",
+        f"batches{f' ({options})' if options else ''}",
         share=validating.share,
         gain=Gain(0.0, validating.share),
         confidence="modelled",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import TITLES
 from dltune.findings.registry import rules
+from dltune.frameworks.capabilities import framework
 from pages.markdown import paragraph
 
 _GROUPS = {
@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
         for rule in sorted((r for r in rules() if r.group == group), key=lambda r: r.name):
             parts += [f"### {rule.name}", paragraph(rule.summary)]
             if len(rule.frameworks) == 1:
-                parts.append(f"Only for {' and '.join(TITLES[name] for name in rule.frameworks)}.")
+                parts.append(f"Only for {framework(rule.frameworks[0]).title}.")
             if rule.fix:
                 parts.append(paragraph(f"**Fix:** {rule.fix}"))
     return {"findings.md": "\n\n".join(parts)}
