@@ -159,8 +159,11 @@ def test_cycles_are_those_of_the_timeline(seen):
         assert any(text.startswith("cycles and oversleep") for text in first.unseen)
         return
     assert first.cycles.setting == pytest.approx(2e-3)
-    # cycles without a sleep, those with transfers among them, are longer and seen less often
-    assert 0.9 * 2e-3 < first.cycles.period.median < 2 * timeline.cycles.period.median
+    # cycles without a sleep, those with transfers among them, are longer and seen less often; where
+    # dltune itself has no CPU for most of the time, the few that it sees are the long ones
+    periods = timeline.cycles.period
+    most = 2 * periods.median if first.cycles.period.samples > 100 else periods.p95
+    assert 0.9 * 2e-3 < first.cycles.period.median < most
 
 
 def test_the_rank_that_raises_is_told_from_the_other(tmp_path):
