@@ -4,19 +4,19 @@ settings."""
 from __future__ import annotations
 
 from dltune.documents.finding import Finding, faults
-from dltune.findings.registry import look, rules
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules, rules
 from dltune.machine import topology
 from dltune.planners.settings.setting import Circumstances
 from dltune.planners.settings.space import by_name
 
 
-def looked(seen: Seen) -> tuple[Finding, ...]:
+def looked(evidence: Evidence) -> tuple[Finding, ...]:
     """All findings. Each has its rule's cause, and no faults; what it has
     dltune apply is there, and changes no more than rounding."""
-    found = look(seen)
+    found = apply_rules(evidence)
     for rule in rules():
-        assert {finding.cause for finding in rule(seen)} <= {rule.name}
+        assert {finding.cause for finding in rule(evidence)} <= {rule.name}
     assert list(faults("findings", found)) == []
     here = Circumstances(topology.local(), ("python", "train.py"), {})
     for finding in found:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dltune.cli.interrupts import Ended
     from dltune.documents.diagnosis import Diagnosis
     from dltune.documents.plan import Plan
-    from dltune.findings.seen import Seen
+    from dltune.findings.evidence import Evidence
 
 PID_SECONDS = 20.0
 
@@ -277,7 +277,7 @@ def _files(paths: Sequence[Path]) -> Looked:
     from dltune.documents.horovod import Horovod
     from dltune.documents.io import Io
     from dltune.documents.profile import Profile
-    from dltune.findings.seen import Seen
+    from dltune.findings.evidence import Evidence
     from dltune.report.reading import read
 
     every = read(paths).documents
@@ -288,7 +288,7 @@ def _files(paths: Sequence[Path]) -> Looked:
                 f"{first.path} and {more[0].path} are both {kind} documents",
                 remedy="pass one file of each kind; `dltune compare` compares two profiles",
             )
-    seen = Seen()
+    seen = Evidence()
     for loaded in every:
         document = loaded.document
         if isinstance(document, Profile):
@@ -313,7 +313,7 @@ def _files(paths: Sequence[Path]) -> Looked:
 
 
 def _looked(
-    seen: Seen, subject: str, seconds: float, no_step: str | None, ended: Ended | None
+    seen: Evidence, subject: str, seconds: float, no_step: str | None, ended: Ended | None
 ) -> Looked:
     from dltune.findings.diagnosis import diagnose
     from dltune.machine import topology
@@ -335,11 +335,11 @@ def _looked(
 
 def _plan(looked: Looked) -> Plan | None:
     """What dltune can apply by itself; None where that is nothing."""
-    from dltune.findings.cures import cures
+    from dltune.findings.fix_plan import make_fix_plan
     from dltune.machine import topology
     from dltune.planners.plan import bare
 
-    section = cures(looked.diagnosis, looked.command)
+    section = make_fix_plan(looked.diagnosis, looked.command)
     if section is None:
         return None
     machine = looked.diagnosis.machine or topology.local()

@@ -10,19 +10,19 @@ import click
 
 from dltune.cli.results import LONGEST, show_finding, show_unseen
 from dltune.documents.diagnosis import Diagnosis
-from dltune.findings.words import NOTHING, further, limit, sentence
+from dltune.findings.finding_text import NO_CAUSE, format_limit, suggest_next, to_sentence
 from dltune.visible import visible
 
 
 def show(diagnosis: Diagnosis) -> None:
     if diagnosis.step:
-        click.echo(sentence(limit(diagnosis.step)))
+        click.echo(to_sentence(format_limit(diagnosis.step)))
     elif diagnosis.no_step:
         click.echo(f"No step was measured: {visible(diagnosis.no_step, LONGEST)}")
     if diagnosis.partial:
         click.echo(f"The diagnosis is incomplete: {visible(diagnosis.partial, LONGEST)}")
     if not diagnosis.findings:
-        click.echo(sentence(NOTHING))
+        click.echo(to_sentence(NO_CAUSE))
     for number, finding in enumerate(diagnosis.findings, 1):
         click.echo()
         show_finding(finding, f"{number}. ", "   ")
@@ -36,7 +36,7 @@ def show(diagnosis: Diagnosis) -> None:
 def next_step(diagnosis: Diagnosis, job: Sequence[str], plan: Path | None) -> str:
     """The next command to type, or an empty string. `plan`: the plan that was written."""
     if not diagnosis.findings:
-        return sentence(words) if (words := further(diagnosis)) else ""
+        return to_sentence(words) if (words := suggest_next(diagnosis)) else ""
     command = visible(shlex.join(job), LONGEST) if job else "CMD"
     if plan:
         return f"Next: dltune run --plan {shlex.quote(str(plan))} -- {command}"

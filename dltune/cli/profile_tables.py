@@ -24,8 +24,8 @@ def describe(profile: Profile, top: int) -> None:
     from dltune.analysis.parts import unmeasured
     from dltune.analysis.why import why
     from dltune.cli.results import show_findings
-    from dltune.findings.registry import look
-    from dltune.findings.seen import Seen
+    from dltune.findings.evidence import Evidence
+    from dltune.findings.registry import apply_rules
 
     for step in profile.steps:
         name = step.name or step.signature
@@ -73,7 +73,7 @@ def describe(profile: Profile, top: int) -> None:
             show(derived.totals(profile.counters.totals))
         if profile.counters.overhead:
             click.echo(derived.overhead(profile.counters.overhead))
-    if found := look(Seen(profile=analysis)):
+    if found := apply_rules(Evidence(profile=analysis)):
         show_findings(found)
     for note in (*profile.notes, *unmeasured(profile)):
         click.echo(f"\nnote: {note}")

@@ -74,14 +74,14 @@ def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> No
 
 def show_finding(finding: Finding, first: str, indent: str) -> None:
     """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
-    from dltune.findings.words import capital, cost, gain, sentence
+    from dltune.findings.finding_text import capitalize, format_cost, format_gain, to_sentence
 
-    _show(first, indent, capital(finding.title))
+    _show(first, indent, capitalize(finding.title))
     for label, text in (
-        ("", sentence(finding.evidence) if finding.evidence else ""),
-        ("Cost: ", cost(finding)),
+        ("", to_sentence(finding.evidence) if finding.evidence else ""),
+        ("Cost: ", format_cost(finding)),
         ("Fix: ", finding.fix),
-        ("Expected: ", gain(finding)),
+        ("Expected: ", format_gain(finding)),
     ):
         if text:
             _show(indent, indent, f"{label}{text}")

@@ -59,11 +59,11 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     if as_json:
         from dltune.analysis.figures import analyse
         from dltune.analysis.report import report
-        from dltune.findings.registry import look
-        from dltune.findings.seen import Seen
+        from dltune.findings.evidence import Evidence
+        from dltune.findings.registry import apply_rules
 
         analysis = analyse(found)
-        print_json({**report(analysis, top), "findings": look(Seen(profile=analysis))})
+        print_json({**report(analysis, top), "findings": apply_rules(Evidence(profile=analysis))})
         return
     from dltune.cli.profile_tables import describe
 

@@ -259,10 +259,10 @@ def _advised(path: Path) -> list[str]:
     """Names of settings that a profile speaks for."""
     from dltune.analysis.figures import analyse
     from dltune.documents import profile as documents
-    from dltune.findings.registry import look
-    from dltune.findings.seen import Seen
+    from dltune.findings.evidence import Evidence
+    from dltune.findings.registry import apply_rules
 
-    found = look(Seen(profile=analyse(documents.load(path))))
+    found = apply_rules(Evidence(profile=analyse(documents.load(path))))
     # what is not to be told from a profile comes first: too many threads may cost several x
     first = sorted(found, key=lambda finding: finding.gain is not None)
     return list(dict.fromkeys(name for finding in first for name in finding.try_next))

@@ -1,1 +1,1 @@
-"""Rules that say what costs a job its time: a file each, found by `registry`."""
+"""Rules that find the causes of slow jobs, one file for each rule, collected by `registry`."""

@@ -1,4 +1,4 @@
-"""What was seen of a job, as a diagnosis."""
+"""The diagnosis of a job from its evidence."""
 
 from __future__ import annotations
 
@@ -17,34 +17,37 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.machine import Machine
 from dltune.documents.observation import Observation
 from dltune.findings import registry
-from dltune.findings.looked import LEAST_LOOKS, few
-from dltune.findings.python.beside_steps import at_steps
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.python.beside_steps import step_share
+from dltune.findings.python_samples import MIN_SAMPLES, has_few_samples
 
-# of a step; what costs less is not told
-LEAST_SHARE = 0.05
-MOST = 5
-# rules on what could not be seen: no cause of anything
-UNSEEN = frozenset({"missing-ranks", "unseen-background", "no-data-file"})
+# share of the time; smaller costs are not reported
+MIN_SHARE = 0.05
+MAX_FINDINGS = 5
+# rules that report missing evidence and not a cause
+LIMITATIONS = frozenset({"missing-ranks", "unseen-background", "no-data-file"})
 
 
 def diagnose(
-    seen: Seen,
+    evidence: Evidence,
     subject: str,
     seconds: float,
     no_step: str | None,
     partial: str | None,
     machine: Machine | None = None,
 ) -> Diagnosis:
-    """At most `MOST` findings, the most costly first; what is known to cost little is left out.
-    `machine`: where the job was seen, as far as it is known."""
-    found = registry.ordered(_of_all_time(one, seen) for one in registry.look(seen))
+    """Return a diagnosis of at most `MAX_FINDINGS` findings, the most costly first, without those
+    of a known low cost. `machine`: the machine of the job, if it is known."""
+    findings = registry.sort_by_cost(
+        _scale_to_job(finding, evidence) for finding in registry.apply_rules(evidence)
+    )
+    limitations = [each for each in findings if each.cause in LIMITATIONS]
     costly = [
         finding
-        for finding in found
-        if finding.cause not in UNSEEN
+        for finding in findings
+        if finding.cause not in LIMITATIONS
         and finding.fix
-        and (finding.share is None or finding.share >= LEAST_SHARE)
+        and (finding.share is None or finding.share >= MIN_SHARE)
     ]
     return Diagnosis(
         schema=document.SCHEMA,
@@ -52,69 +55,72 @@ def diagnose(
         dltune=__version__,
         subject=subject,
         seconds=seconds,
-        step=step(seen.profile, _ranks(seen)) if seen.profile else None,
+        step=summarize_step(evidence.profile, _ranks(evidence)) if evidence.profile else None,
         no_step=no_step,
-        healthy=not costly and no_step is None and partial is None and not few(seen.observation),
-        findings=tuple(costly[:MOST]),
-        observation=seen.observation,
+        healthy=not costly
+        and no_step is None
+        and partial is None
+        and not has_few_samples(evidence.observation),
+        findings=tuple(costly[:MAX_FINDINGS]),
+        observation=evidence.observation,
         unseen=(
-            *(f"{one.title}: {one.fix}" for one in found if one.cause in UNSEEN and one.fix),
-            *(_unmeasured(seen.profile) if seen.profile else ()),
-            *(seen.observation.unseen if seen.observation else ()),
-            *_too_few_looks(seen.observation),
-            *(seen.io.unseen if seen.io else ()),
+            *(f"{each.title}: {each.fix}" for each in limitations if each.fix),
+            *(_describe_unmeasured(evidence.profile) if evidence.profile else ()),
+            *(evidence.observation.unseen if evidence.observation else ()),
+            *_describe_samples(evidence.observation),
+            *(evidence.io.unseen if evidence.io else ()),
         ),
         partial=partial,
         machine=machine,
     )
 
 
-def _too_few_looks(observation: Observation | None) -> Iterator[str]:
-    if observation is None or not few(observation):
+def _describe_samples(observation: Observation | None) -> Iterator[str]:
+    if observation is None or not has_few_samples(observation):
         return
     if observation.python:
         yield (
             f"Python: {observation.python.looks} samples of the main thread are too few, "
-            f"{LEAST_LOOKS} are needed"
+            f"{MIN_SAMPLES} are needed"
         )
     elif not observation.unseen:
         yield "Python: no sample of the main thread"
 
 
-def _of_all_time(finding: Finding, seen: Seen) -> Finding:
-    """What is a share of a step costs less of a job that is at its steps for a part of the time."""
-    steps = at_steps(seen) if finding.seconds is not None else None
+def _scale_to_job(finding: Finding, evidence: Evidence) -> Finding:
+    """Convert a share of the steps into a share of the job's time."""
+    steps = step_share(evidence) if finding.seconds is not None else None
     if steps is None or finding.share is None:
         return finding
     gain = finding.gain and Gain(finding.gain.low * steps, finding.gain.high * steps)
     return msgspec.structs.replace(finding, share=finding.share * steps, gain=gain)
 
 
-def _unmeasured(analysis: Analysis) -> Iterator[str]:
+def _describe_unmeasured(analysis: Analysis) -> Iterator[str]:
     if analysis.profile.partial:
         yield f"not all ops were measured: {analysis.profile.partial}"
     yield from unmeasured(analysis.profile)
 
 
-def _ranks(seen: Seen) -> int:
-    """How many share the node's cores."""
-    main = seen.observation.main if seen.observation else None
+def _ranks(evidence: Evidence) -> int:
+    """Return the number of ranks that share the cores of the node."""
+    main = evidence.main
     return main.ranks or 1 if main else 1
 
 
-def step(analysis: Analysis, ranks: int = 1) -> Step | None:
-    """The round of the steps, and its limit where so many ranks share the cores, or what is paid
-    for of them."""
+def summarize_step(analysis: Analysis, ranks: int = 1) -> Step | None:
+    """Return the time of a step, and its limit if `ranks` share the cores within the quota; None
+    if the profile has no steps."""
     profile = analysis.profile
     if not profile.steps:
         return None
-    most = min(len(profile.machine.cores), profile.machine.quota or math.inf)
-    cores = max(1, int(most // ranks))
+    available = min(len(profile.machine.cores), profile.machine.quota or math.inf)
+    cores = max(1, int(available // ranks))
     work = 0.0
     for figures in analysis.ops:
         if figures.cases:
-            least = min(case.time.median * case.time.threads for case in figures.cases)
-            work += least * figures.op.count
+            lowest = min(case.time.median * case.time.threads for case in figures.cases)
+            work += lowest * figures.op.count
         elif is_compiled(figures.op):
             work += (figures.op.own or 0.0) * profile.settings.intra * figures.op.count
     return Step(

@@ -26,8 +26,8 @@ from typing import get_args
 
 from dltune import extensions
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import Group, Rule
-from dltune.findings.seen import Seen
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ def _modules(name: str) -> Iterator[ModuleType]:
         yield from _modules(f"{name}.{info.name}")
 
 
-def look(seen: Seen) -> tuple[Finding, ...]:
-    """Return all findings, the most costly first."""
-    applicable = (rule for rule in rules() if rule.is_for(seen.framework))
-    findings = ordered(finding for rule in applicable for finding in rule(seen))
+def apply_rules(evidence: Evidence) -> tuple[Finding, ...]:
+    """Apply all rules to the evidence, and return their findings, the most costly first."""
+    applicable = (rule for rule in rules() if rule.is_for(evidence.framework))
+    findings = sort_by_cost(finding for rule in applicable for finding in rule(evidence))
     for finding in findings:
         log.debug(
             "%s, share %s: %s (%s)", finding.cause, finding.share, finding.title, finding.evidence
@@ -72,7 +72,7 @@ def look(seen: Seen) -> tuple[Finding, ...]:
     return findings
 
 
-def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_by_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings by cost and by whether they have a fix; equal findings keep their order."""
 
     def key(finding: Finding) -> tuple[float, bool]:

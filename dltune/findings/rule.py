@@ -1,4 +1,4 @@
-"""Rules: each finds one cause of slowness and carries the facts that the reference prints."""
+"""Rules: each finds one cause of slowness, and has the texts that the reference prints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 import msgspec
 
 from dltune.documents.finding import Finding
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 # in the order of findings whose cost is equal
 Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]
 FrameworkName = Literal["tensorflow", "pytorch"]
-Find = Callable[[Seen], Iterator[Finding]]
+Find = Callable[[Evidence], Iterator[Finding]]
 
 EITHER: tuple[FrameworkName, ...] = ("tensorflow", "pytorch")
 
@@ -34,8 +34,8 @@ class Rule:
     order: int
     find: Find
 
-    def __call__(self, seen: Seen) -> Iterator[Finding]:
-        for finding in self.find(seen):
+    def __call__(self, evidence: Evidence) -> Iterator[Finding]:
+        for finding in self.find(evidence):
             yield msgspec.structs.replace(finding, cause=self.name)
 
     def is_for(self, framework: str | None) -> bool:

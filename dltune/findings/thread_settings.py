@@ -8,26 +8,32 @@ from dltune.frameworks.capabilities import TENSORFLOW, Framework, framework
 
 def advised(name: str | None) -> Framework:
     """Return the framework whose settings are advised: TensorFlow without advice for the job's."""
-    known = framework(name)
-    return known if known.thread_variables else TENSORFLOW
+    job = framework(name)
+    return job if job.thread_variables else TENSORFLOW
 
 
-def intra_op(name: str | None, threads: int) -> str:
+def intra_op_setting(name: str | None, threads: int) -> str:
     """Return the setting for this number of threads within an op."""
     variables = advised(name).thread_variables
     return next(f"{variable}={threads}" for variable, number in variables if number == "intra")
 
 
-def one_op_at_a_time(name: str | None, threads: int) -> str:
+def sequential_setting(name: str | None, threads: int) -> str:
     """Return the settings for this number of threads within an op, with one op at a time."""
     variables = advised(name).thread_variables
-    alone = [f"{variable}=1" for variable, number in variables if number == "inter"]
-    return " ".join([intra_op(name, threads), *alone])
+    one_op = [f"{variable}=1" for variable, number in variables if number == "inter"]
+    return " ".join([intra_op_setting(name, threads), *one_op])
 
 
-def threads_of(process: Process) -> str:
+def advise_intra_op(name: str | None, threads: int) -> str:
+    """Return a fix such as "set 2 intra-op threads (OMP_NUM_THREADS=2)"."""
+    setting = intra_op_setting(name, threads)
+    return f"set {threads} intra-op thread{'s' * (threads > 1)} ({setting})"
+
+
+def describe_threads(process: Process) -> str:
     """Return the threads of a process: "TensorFlow uses 4 intra-op and 2 inter-op threads"."""
-    known = framework(process.framework) if process.framework else TENSORFLOW
-    if known.runs_ops_in_parallel:
-        return f"{known.title} uses {process.intra} intra-op and {process.inter} inter-op threads"
-    return f"{known.title} uses {process.intra} threads for an op"
+    used = framework(process.framework) if process.framework else TENSORFLOW
+    if used.runs_ops_in_parallel:
+        return f"{used.title} uses {process.intra} intra-op and {process.inter} inter-op threads"
+    return f"{used.title} uses {process.intra} threads for an op"

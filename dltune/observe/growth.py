@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dltune.documents.observation import Observation
-from dltune.findings.memory.growing_memory import WATCHED, may_be_filling
+from dltune.findings.memory.growing_memory import MIN_WATCH, may_be_filling
 from dltune.job.launch import Job
 from dltune.proc import process
 
@@ -70,7 +70,7 @@ def looked_at_again(
     no more than it is now; `unsettled` where `left`, in seconds, is too little for one, or the job
     ended. `tell` is told the seconds that are left of it."""
     main = observation.main
-    if main is None or not may_be_filling(main) or left < WATCHED:
+    if main is None or not may_be_filling(main) or left < MIN_WATCH:
         return unsettled(observation)
     sizes: list[tuple[float, int]] = []
     until = time.monotonic() + min(left, AGAIN)

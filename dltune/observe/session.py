@@ -12,8 +12,8 @@ from dltune.analysis.figures import analyse
 from dltune.documents.machine import Machine
 from dltune.documents.roofs import Roofs
 from dltune.errors import DltuneError
+from dltune.findings.evidence import Evidence
 from dltune.findings.python import denormals
-from dltune.findings.seen import Seen
 from dltune.frameworks.capabilities import FRAMEWORKS, framework
 from dltune.job import messages
 from dltune.job.launch import Job, Process
@@ -63,7 +63,7 @@ class Observing:
         self._greeted: float | None = None
         self._job: Job | None = None
         self._watch: JobWatch | None = None
-        self._seen: Seen | None = None
+        self._seen: Evidence | None = None
         self._prepared = False  # whether the watch began before the job trained
         self._settled = False  # whether memory grows
         self._period: float | None = None  # of its step, at last
@@ -79,7 +79,7 @@ class Observing:
             over=self._over,
             roofs=roofs,
             lacks=lacks,
-            flushes=lambda: ends and self._seen is not None and denormals.in_ops(self._seen),
+            flushes=lambda: ends and self._seen is not None and denormals.are_in_ops(self._seen),
         )
 
     def greet(self, process: Process) -> list[str]:
@@ -104,12 +104,12 @@ class Observing:
             self._seen, self._settled = replace(seen, observation=looked), True
         return problem
 
-    def seen(self) -> Seen:
+    def seen(self) -> Evidence:
         """What was seen so far; the watch ends."""
         if self._seen is None and self._watch is not None:
             self._end(self._watch)
         profile = self._session.profile
-        seen = replace(self._seen or Seen(), profile=analyse(profile) if profile else None)
+        seen = replace(self._seen or Evidence(), profile=analyse(profile) if profile else None)
         observation, flushed = seen.observation, self._session.flushed
         if observation is None:
             return seen

@@ -13,7 +13,7 @@ from typing import Any
 
 from dltune.documents.observation import Graphs, Observation, Process
 from dltune.errors import UsageError
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 from dltune.frameworks.capabilities import framework
 from dltune.horovod.watch import document as ranks
 from dltune.horovod.watch.watch import Watch as RankWatch
@@ -55,7 +55,7 @@ class JobWatch:
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
         self._over = threading.Event()
         self._ending = ThreadPoolExecutor(1)
-        self._seen: Future[Seen] | None = None
+        self._seen: Future[Evidence] | None = None
         self._thread = threading.Thread(
             target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
         )
@@ -83,14 +83,14 @@ class JobWatch:
             if not seen.ended:
                 self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
 
-    def end(self, subject: str) -> Seen:
+    def end(self, subject: str) -> Evidence:
         """What was seen. `subject`: the job, in words. It may be asked again, as after ^C."""
         if self._seen is None:
             self._seen = self._ending.submit(self._end, subject)
             self._ending.shutdown(wait=False)
         return self._seen.result()
 
-    def _end(self, subject: str) -> Seen:
+    def _end(self, subject: str) -> Evidence:
         seconds = self.seconds
         own = {os.getpid(), *tree.descendants(os.getpid())}
         self._over.set()
@@ -125,7 +125,7 @@ class JobWatch:
             cost=cost,
             unseen=tuple(unseen),
         )
-        return Seen(observation, None, read, horovod)
+        return Evidence(observation, None, read, horovod)
 
     def _process(self, seen: WatchedProcess) -> Process:
         seconds = max(seen.until - seen.since, TICK)

@@ -10,8 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dltune.documents.finding import Finding
-from dltune.findings.words import cost, gain
-from dltune.findings.words import sentence as sentence
+from dltune.findings.finding_text import format_cost, format_gain, to_sentence
 from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
 
@@ -79,14 +78,14 @@ def findings(found: Sequence[Finding]) -> Markup:
 
 
 def _finding(finding: Finding) -> Markup:
-    evidence = f" {sentence(finding.evidence)}" if finding.evidence else ""
+    evidence = f" {to_sentence(finding.evidence)}" if finding.evidence else ""
     lines = [
-        f"cost: {costs}" if (costs := cost(finding)) else "",
+        f"cost: {costs}" if (costs := format_cost(finding)) else "",
         f"fix: {finding.fix}" if finding.fix else "",
-        f"expected: {brings}" if (brings := gain(finding)) else "",
+        f"expected: {brings}" if (brings := format_gain(finding)) else "",
     ]
     return tag(
         "li",
-        tag("p", tag("b", sentence(finding.title)), evidence),
-        *(tag("p", sentence(line)) for line in lines if line),
+        tag("p", tag("b", to_sentence(finding.title)), evidence),
+        *(tag("p", to_sentence(line)) for line in lines if line),
     )

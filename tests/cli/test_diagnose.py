@@ -19,7 +19,7 @@ from dltune.documents import diagnosis as documents
 from dltune.documents.finding import Finding
 from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.findings.diagnosis import diagnose
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 from dltune.planners import plan as plans
 
 GROWS = "kept = []\nimport time\nwhile True: kept.append(bytearray(1 << 20)); time.sleep(0.02)"
@@ -43,7 +43,7 @@ def written(path: Path, document: msgspec.Struct) -> Path:
 @pytest.fixture
 def looped(tmp_path) -> Path:
     """What was seen of a job that spends half of its time in Keras' loop."""
-    seen = Seen(observation=observation(python=python(fit=0.5)))
+    seen = Evidence(observation=observation(python=python(fit=0.5)))
     return written(tmp_path / "diagnosis.json", diagnose(seen, "a job", 20.0, None, None))
 
 
@@ -105,7 +105,7 @@ def test_what_a_diagnosis_has_told_is_told_again(tmp_path):
         share=0.4,
         confidence="modelled",
     )
-    seen = Seen(observation=observation(python=python(fit=0.5)))
+    seen = Evidence(observation=observation(python=python(fit=0.5)))
     told = msgspec.structs.replace(
         diagnose(seen, "a job", 20.0, "nothing repeats", None, machine(4)), findings=(finding,)
     )
@@ -139,10 +139,10 @@ def test_a_plan_is_for_the_machine_that_was_seen(tmp_path, looped):
 
 
 def test_without_a_look_at_python_nothing_is_healthy():
-    blind = diagnose(Seen(observation=observation(python=None)), "a job", 20.0, None, None)
+    blind = diagnose(Evidence(observation=observation(python=None)), "a job", 20.0, None, None)
     assert (blind.findings, blind.healthy) == ((), False)
     assert "Python: no sample of the main thread" in blind.unseen
-    assert diagnose(Seen(observation=observation()), "a job", 20.0, None, None).healthy
+    assert diagnose(Evidence(observation=observation()), "a job", 20.0, None, None).healthy
 
 
 def test_a_command_that_cannot_be_started_is_told_before_anything_is_measured(tmp_path):
@@ -208,7 +208,7 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
 def test_costs_that_overlap_are_said_to(capsys: pytest.CaptureFixture[str]) -> None:
     from dltune.cli.diagnose_tables import show
 
-    nothing = diagnose(Seen(), "job", 1.0, None, None)
+    nothing = diagnose(Evidence(), "job", 1.0, None, None)
 
     def finding(share: float) -> Finding:
         return Finding(cause="slow", title="slow", evidence="figures", fix="do it", share=share)

@@ -12,7 +12,7 @@ from dltune.analysis.figures import analyse
 from dltune.documents import io
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Part, Profile
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 replace = msgspec.structs.replace
 PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)
@@ -65,7 +65,7 @@ def watched(
 def told(
     file: io.DataFile | None, *processes: io.Process, pressure: tuple[io.Pressure, ...] = ()
 ) -> tuple[Finding, ...]:
-    return looked(Seen(io=document(watched(file, *processes, pressure=pressure))))
+    return looked(Evidence(io=document(watched(file, *processes, pressure=pressure))))
 
 
 def parts(made: Profile) -> Profile:
@@ -160,7 +160,7 @@ def test_the_wait_of_another_thread_costs_what_steps_wait_for_data():
     assert said(told(FILE, process), "waits for storage for 60%").share is None
     waiting = parts(profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1))
     watch = document(watched(FILE, process))
-    first = looked(Seen(io=watch, profile=analyse(waiting)))[0]
+    first = looked(Evidence(io=watch, profile=analyse(waiting)))[0]
     assert (first.cause, first.share) == ("slow-store", pytest.approx(0.3))
 
 
@@ -191,5 +191,5 @@ def test_pages_of_files_are_let_go_at_the_limit_without_a_wait(of, waited, share
         processes=(process(cpu=1.0, kernel=0.6),),
     )
     pressed = document(watched(FILE, pressure=(io.Pressure("memory", of, waited, 0.0),)))
-    found = looked(Seen(observation=at_limit, io=pressed))
+    found = looked(Evidence(observation=at_limit, io=pressed))
     assert [one.share for one in found if one.cause == "memory-pressure"] == [share][: bool(share)]

@@ -13,15 +13,15 @@ from dltune.analysis.figures import analyse
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Part, Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 
 def found(**more: object) -> Finding:
-    return looked(Seen(observation=observation(**more)))[0]
+    return looked(Evidence(observation=observation(**more)))[0]
 
 
 def test_a_healthy_job_is_left_alone():
-    assert looked(Seen(observation=observation())) == ()
+    assert looked(Evidence(observation=observation())) == ()
 
 
 def test_an_affinity_that_leaves_half_of_the_cores():
@@ -34,21 +34,21 @@ def test_an_affinity_that_leaves_half_of_the_cores():
 def test_one_hyperthread_of_each_core_is_all_of_the_cores():
     four = host(cpus=(0, 1, 2, 3), online=4, hyperthreads=((0, 2), (1, 3)))
     one_each = observation(host=four, processes=(process(cpus=(0, 1)),))
-    assert looked(Seen(observation=one_each)) == ()
+    assert looked(Evidence(observation=one_each)) == ()
     one_core = found(host=four, processes=(process(cpus=(0, 2)),))
     assert (one_core.cause, one_core.share) == ("narrow-affinity", 0.5)
     rank = process(cpus=(0, 1), ranks=1)
-    assert looked(Seen(observation=observation(host=four, processes=(rank,)))) == ()
+    assert looked(Evidence(observation=observation(host=four, processes=(rank,)))) == ()
     mixed = host(cpus=(0, 1, 2, 3, 4, 5), online=6, hyperthreads=((0, 1), (2, 3)))
     fair = process(cpus=(0, 1, 2), ranks=2, cpu=2.9)
-    assert looked(Seen(observation=observation(host=mixed, processes=(fair,)))) == ()
+    assert looked(Evidence(observation=observation(host=mixed, processes=(fair,)))) == ()
     rank = process(cpus=(0, 2), ranks=1)
     assert found(host=four, processes=(rank,)).share == 0.5
 
 
 def test_one_that_has_nothing_to_do_needs_no_more_cores():
     idle = observation(processes=(process(cpu=0.2, cpus=(1,)),))
-    assert looked(Seen(observation=idle)) == ()
+    assert looked(Evidence(observation=idle)) == ()
 
 
 def test_threads_over_the_quota():
@@ -102,7 +102,7 @@ def test_the_data_loader_of_pytorch():
 def test_what_is_tensorflows_is_not_advised_to_pytorch():
     looks = python(python=0.9)
     torch = observation(processes=(process(framework="pytorch"),), python=looks)
-    assert looked(Seen(observation=torch)) == ()
+    assert looked(Evidence(observation=torch)) == ()
     assert found(python=looks).cause == "between-steps"
 
 
@@ -112,7 +112,7 @@ def test_threads_that_a_quota_pays_for_beside_others_that_it_does_not():
     assert (finding.share, finding.apply) == (0.6, ())
     assert "an op uses 1 of the job's 9 threads" in finding.evidence
     kept = observation(host=host(quota=1.0, throttled=0.01), processes=(process(intra=1),))
-    assert looked(Seen(observation=kept)) == ()
+    assert looked(Evidence(observation=kept)) == ()
 
 
 def test_of_many_cpus_those_count_that_a_quota_pays_for():
@@ -128,7 +128,7 @@ def test_of_many_cpus_those_count_that_a_quota_pays_for():
     loads = found(host=wide, processes=(torch,), python=python(input=0.9))
     assert loads.apply == (Choice("input_workers", "2"),)
     bound = process(cpus=(0, 1), cpu=1.9)
-    assert looked(Seen(observation=observation(host=wide, processes=(bound,)))) == ()
+    assert looked(Evidence(observation=observation(host=wide, processes=(bound,)))) == ()
 
 
 def test_processes_that_are_in_each_others_way():
@@ -142,7 +142,7 @@ def test_processes_that_are_in_each_others_way():
 def test_processes_that_rest_are_in_nobodys_way():
     resting = tuple(process(pid, cpu=0.01, queued=0.0) for pid in range(2, 5))
     alone = process(cpu=1.0, queued=2.0)
-    assert looked(Seen(observation=observation(processes=(alone, *resting)))) == ()
+    assert looked(Evidence(observation=observation(processes=(alone, *resting)))) == ()
 
 
 def test_processes_on_what_a_quota_pays_for():
@@ -156,13 +156,13 @@ def test_processes_with_cpus_of_their_own_do_not_meet():
     bound = tuple(
         process(pid, cpus=(pid,), cpu=0.9, queued=0.05, intra=1, ranks=2) for pid in (0, 1)
     )
-    assert looked(Seen(observation=observation(processes=bound))) == ()
+    assert looked(Evidence(observation=observation(processes=bound))) == ()
 
 
 def test_others_elsewhere_than_on_the_jobs_cpus_cost_nothing():
     large = host(cpus=tuple(range(8)), online=8, others=1.0, neighbours=(BUSY,))
     on_two = observation(host=large, processes=(process(cpu=1.0, queued=1.0, ranks=4),))
-    finding = looked(Seen(observation=on_two))[0]
+    finding = looked(Evidence(observation=on_two))[0]
     assert finding.title == "other processes use 1.0 of the job's 2 CPUs"
     assert finding.share == 0.5
 
@@ -181,7 +181,7 @@ def test_a_neighbour_costs_no_more_than_the_job_waits():
     finding = found(host=busy, processes=(process(cpu=1.0, queued=0.25),))
     assert (finding.cause, finding.share) == ("neighbour", 0.2)
     assert "a neighbour (pid 77, 0.90 cores)" in finding.evidence
-    assert looked(Seen(observation=observation(host=busy))) == ()
+    assert looked(Evidence(observation=observation(host=busy))) == ()
 
 
 def test_a_neighbour_on_cores_that_the_quota_excludes_costs_nothing():
@@ -190,13 +190,13 @@ def test_a_neighbour_on_cores_that_the_quota_excludes_costs_nothing():
     waiting = process(cpu=1.0, queued=1.0)
     causes = {
         one.cause
-        for one in looked(Seen(observation=observation(host=one_core, processes=(waiting,))))
+        for one in looked(Evidence(observation=observation(host=one_core, processes=(waiting,))))
     }
     assert "neighbour" not in causes
     both = host(others=1.5, neighbours=(BUSY,), quota=1.0)
     (finding,) = (
         one
-        for one in looked(Seen(observation=observation(host=both, processes=(waiting,))))
+        for one in looked(Evidence(observation=observation(host=both, processes=(waiting,))))
         if one.cause == "neighbour"
     )
     assert finding.share == 0.5
@@ -221,18 +221,18 @@ def test_where_no_step_repeats_its_first_run_costs_too():
 
 def test_graphs_that_go_on_to_run_are_traced_once():
     parts = observation(python=python(tracing=0.1), graphs=graphs(traced=10, once=1))
-    assert looked(Seen(observation=parts)) == ()
+    assert looked(Evidence(observation=parts)) == ()
 
 
 def test_graphs_of_several_functions_are_not_one_traced_again():
     """An epoch's end: the last batch, validation and its last batch."""
     parts = observation(python=python(tracing=0.3), graphs=graphs(traced=3, once=3, again=2))
-    assert looked(Seen(observation=parts)) == ()
+    assert looked(Evidence(observation=parts)) == ()
 
 
 def test_the_first_tracing_is_no_finding():
     first = observation(python=python(tracing=0.6), graphs=graphs(traced=1))
-    assert looked(Seen(observation=first)) == ()
+    assert looked(Evidence(observation=first)) == ()
 
 
 def test_the_calls_of_short_steps():
@@ -245,7 +245,7 @@ def test_the_calls_of_short_steps():
 def test_a_share_that_chance_may_have_made_is_none(activity):
     """6 % of 200 looks: one time in ten the truth is below 5 %."""
     parts = observation(python=python(**{activity: 0.06}))
-    assert looked(Seen(observation=parts)) == ()
+    assert looked(Evidence(observation=parts)) == ()
 
 
 def test_clusters_that_are_compiled_again_and_again():
@@ -258,7 +258,7 @@ def test_clusters_that_are_compiled_again_and_again():
 @pytest.mark.parametrize(("compilations", "compiling"), [(2, 6.0), (40, 0.1)])
 def test_a_few_compilations_or_short_ones_are_none_of_it(compilations, compiling):
     few = observation(graphs=graphs(compilations=compilations, compiling=compiling))
-    assert looked(Seen(observation=few)) == ()
+    assert looked(Evidence(observation=few)) == ()
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_generator_that_feeds_the_step():
 
 def test_a_generator_whose_lock_the_main_thread_waits_for():
     first, *others = looked(
-        Seen(observation=observation(python=python(0.8, input=0.3, python=0.4)))
+        Evidence(observation=observation(python=python(0.8, input=0.3, python=0.4)))
     )
     assert (first.cause, first.share) == ("python-input", pytest.approx(0.5))
     assert [other.share for other in others] == [pytest.approx(0.2)]
@@ -317,7 +317,7 @@ def test_the_call_of_an_op_that_asks_for_data_is_no_wait():
     looks, main = python(input=0.2), (process(cpu=1.0),)
     for waited, told in ((0.4, []), (2.55, [0.15]), (None, [0.2]), (0.0, [0.2])):
         seen = observation(python=looks, processes=main, graphs=graphs(waited=waited))
-        assert [one.share for one in looked(Seen(observation=seen))] == pytest.approx(told)
+        assert [one.share for one in looked(Evidence(observation=seen))] == pytest.approx(told)
 
 
 def test_a_generators_lock_is_waited_for_by_the_caller_and_not_by_the_op():
@@ -327,7 +327,7 @@ def test_a_generators_lock_is_waited_for_by_the_caller_and_not_by_the_op():
 
 def test_a_few_looks_more_than_nothing_are_chance():
     few = observation(python=python(input=0.07), processes=(process(cpu=1.0),))
-    assert looked(Seen(observation=few)) == ()
+    assert looked(Evidence(observation=few)) == ()
 
 
 def test_an_input_pipeline_that_takes_the_cpus_from_the_steps():
@@ -340,7 +340,7 @@ def test_what_can_bring_little_comes_after_what_can_bring_more():
         python=python(eager=1.0),
         graphs=graphs(eager=0.6 * observation().seconds),
     )
-    finding = looked(Seen(observation=eager))[0]
+    finding = looked(Evidence(observation=eager))[0]
     assert (finding.cause, finding.share) == ("eager", pytest.approx(0.4))
 
 
@@ -355,7 +355,7 @@ def test_a_quota_of_a_part_of_a_cpu_is_used_up():
     finding = found(host=host(quota=1.5, throttled=0.5), processes=(process(intra=16),))
     assert finding.apply == (Choice("threads", "2x2"),)
     enough = observation(host=host(quota=3.5, throttled=0.1), processes=(process(intra=4),))
-    assert looked(Seen(observation=enough)) == ()
+    assert looked(Evidence(observation=enough)) == ()
 
 
 def test_denormal_numbers_in_python():
@@ -365,12 +365,12 @@ def test_denormal_numbers_in_python():
     now_and_then = graphs(denormal_looks=10, denormal=5)
     assert found(python=python(python=0.5), graphs=now_and_then).cause == "between-steps"
     in_little = observation(graphs=graphs(denormal_looks=10, denormal=10))
-    assert looked(Seen(observation=in_little)) == ()
+    assert looked(Evidence(observation=in_little)) == ()
 
 
 def test_denormal_numbers_in_ops_of_pytorch():
-    def seen(flushed: Ratio | None) -> Seen:
-        return Seen(
+    def seen(flushed: Ratio | None) -> Evidence:
+        return Evidence(
             observation=observation(
                 python=python(python=0.3, eager=0.5),
                 graphs=graphs(denormal_looks=10, denormal=10, flushed=flushed),
@@ -395,7 +395,7 @@ def test_what_a_job_does_beside_its_steps():
 
     def told(steps: int, **looks: float) -> list[Finding]:
         busy = observation(graphs=graphs(steps=steps), python=python(**looks))
-        return [one for one in looked(Seen(busy, made)) if one.cause == "beside-steps"]
+        return [one for one in looked(Evidence(busy, made)) if one.cause == "beside-steps"]
 
     (finding,) = told(1000, python=0.3, eager=0.7)
     assert finding.share == pytest.approx(0.5)
@@ -431,7 +431,7 @@ def test_steps_that_wait_for_a_cpu_are_steps(others, queued, throttled, share):
         host=host(others=others, throttled=throttled),
         python=python(eager=1.0),
     )
-    found = [one for one in looked(Seen(crowded, analyse(made))) if one.cause == "beside-steps"]
+    found = [one for one in looked(Evidence(crowded, analyse(made))) if one.cause == "beside-steps"]
     assert [one.share for one in found] == ([] if share is None else [pytest.approx(share)])
     if found and share != 0.75:
         assert (
@@ -454,12 +454,12 @@ def test_memory_that_grows_in_workers():
     assert finding.evidence.endswith("300 MiB are still available; 2 processes grow")
     filling = msgspec.structs.replace(worker, growth=0.4 * MIB)  # 8 of 100 in 20 s
     little = observation(processes=(process(), filling), host=host(memory_limit=1000 * MIB))
-    assert looked(Seen(observation=little)) == ()
+    assert looked(Evidence(observation=little)) == ()
 
 
 def test_memory_that_grows_for_years_is_no_finding():
     slow = observation(processes=(process(growth=300.0 * 1024),), host=host(available=1 << 45))
-    assert looked(Seen(observation=slow)) == ()
+    assert looked(Evidence(observation=slow)) == ()
 
 
 def test_page_faults_of_an_allocator_that_gives_back():
@@ -468,12 +468,12 @@ def test_page_faults_of_an_allocator_that_gives_back():
     assert finding.apply == (Choice("allocator", "glibc-keep"),)
     assert 0 < (finding.share or 0) <= 0.8 / 1.9
     idle = observation(processes=(process(faults=1e4, cpu=0.04, kernel=0.03),))
-    assert looked(Seen(observation=idle)) == ()
+    assert looked(Evidence(observation=idle)) == ()
 
 
 def test_the_most_costly_comes_first_and_what_costs_no_time_last():
     every = looked(
-        Seen(
+        Evidence(
             observation=observation(
                 python=python(saving=0.2, validation=0.5),
                 processes=(process(growth=10.0 * MIB),),
@@ -504,7 +504,7 @@ def test_a_rank_that_its_launcher_has_bound():
 
 def test_two_ranks_of_two_cores_are_bound_as_they_should():
     bound = observation(processes=(process(cpus=(0,), ranks=2, cpu=0.99, intra=1),))
-    assert looked(Seen(observation=bound)) == ()
+    assert looked(Evidence(observation=bound)) == ()
 
 
 def test_a_control_group_at_its_limit():

@@ -26,7 +26,7 @@ from dltune.documents.profile import (
 )
 from dltune.documents.sections.settings import Choice
 from dltune.findings.diagnosis import diagnose
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)
@@ -49,7 +49,7 @@ def owned(key: str, own: float, count: int = 1):
 
 def wrong(made: Profile) -> list[Finding]:
     """What something is to be done about."""
-    return [one for one in looked(Seen(profile=analyse(made))) if one.fix]
+    return [one for one in looked(Evidence(profile=analyse(made))) if one.fix]
 
 
 def only(made: Profile) -> Finding:
@@ -190,7 +190,7 @@ def step(*, lines=(), **seconds) -> tuple[Finding, ...]:
     first = msgspec.structs.replace(
         parts(made, **seconds).steps[0], lines=tuple(Line(where, share) for where, share in lines)
     )
-    return looked(Seen(profile=analyse(msgspec.structs.replace(made, steps=(first,)))))
+    return looked(Evidence(profile=analyse(msgspec.structs.replace(made, steps=(first,)))))
 
 
 def test_the_ops_when_little_is_lost():
@@ -313,7 +313,7 @@ def test_what_recording_ops_takes_is_no_threads_fault():
         assert ("too-many-threads" in [one.cause for one in found]) is told
     made = recorded(made, at=1.01)
     for period, told in ((0.122, False), (0.3, True), (None, True)):
-        found = looked(Seen(observation(graphs=graphs(period=period)), analyse(made)))
+        found = looked(Evidence(observation(graphs=graphs(period=period)), analyse(made)))
         assert ("too-many-threads" in [one.cause for one in found]) is told, "by itself"
 
 
@@ -324,7 +324,7 @@ def test_more_threads_than_cpus_wait_for_one_another(two, threads):
     crowd = (process(intra=48, cpu=1.2, queued=1.4),)
 
     def told(**more) -> list[Finding]:
-        seen = Seen(observation(**more), made)
+        seen = Evidence(observation(**more), made)
         return [one for one in looked(seen) if one.cause == "too-many-threads"]
 
     (finding,) = told(processes=crowd)
@@ -339,17 +339,17 @@ def test_processes_in_each_others_way_make_ops_slow_on_any_threads():
     add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 2e-4, 2: 2e-4}, count=10)
     made = analyse(parts(plain(add), ops=5e-3))
     four = tuple(process(pid, cpu=0.5, queued=0.7) for pid in range(1, 5))
-    crowded = [one.cause for one in looked(Seen(observation(processes=four), made))]
+    crowded = [one.cause for one in looked(Evidence(observation(processes=four), made))]
     assert "crowded-processes" in crowded
     assert "too-many-threads" not in crowded
-    assert "too-many-threads" in {one.cause for one in looked(Seen(observation(), made))}
+    assert "too-many-threads" in {one.cause for one in looked(Evidence(observation(), made))}
 
 
 def test_of_several_threads_the_one_that_others_disturb_is_waited_for():
     add = keyed("AddV2(float[8,8],float[8,8])", seconds={1: 1.4e-4, 2: 1.4e-4}, count=100)
     made = analyse(recorded(parts(plain(add), ops=16.5e-3), at=1.0))
     for others, told in ((0.0, True), (0.16, False)):
-        seen = Seen(observation(host=host(others=others)), made)
+        seen = Evidence(observation(host=host(others=others)), made)
         assert ("too-many-threads" in [one.cause for one in looked(seen)]) is told
 
 
@@ -358,7 +358,7 @@ def test_page_faults_are_no_threads_fault():
     made = parts(plain(add), ops=3e-3)
     for faults, told in ((0.0, True), (1e7, False)):
         observed = observation(processes=(process(kernel=0.9, faults=faults),))
-        causes = [one.cause for one in looked(Seen(observed, analyse(made)))]
+        causes = [one.cause for one in looked(Evidence(observed, analyse(made)))]
         assert ("too-many-threads" in causes) is told
 
 
@@ -377,7 +377,7 @@ def test_what_several_threads_bring_must_be_something_to_the_step():
 def test_the_calls_of_steps_that_looks_take_for_steps():
     made = parts(plain(owned("Relu(float[8,8])", 1e-4)), ops=1e-4, python=7e-4, input=2e-4)
     observed = observation(python=python(fit=0.1, saving=0.2))
-    shares = {one.cause: one.share for one in looked(Seen(observed, analyse(made)))}
+    shares = {one.cause: one.share for one in looked(Evidence(observed, analyse(made)))}
     assert shares["tiny-steps"] == pytest.approx(0.7 - 0.2)
     assert "sequential-map" not in shares  # 0.2 ms is what it takes to hand an element over
 
@@ -436,7 +436,7 @@ def test_ops_that_python_calls_one_by_one():
 def test_python_between_two_ops_is_where_the_looks_found_it():
     made = analyse(eager(("forward/relu", 0.0, 0.004), ("backward/mul", 0.014, 0.019)))
     busy = observation(processes=(process(framework="pytorch"),), python=python(python=0.3))
-    (finding,) = looked(Seen(profile=made, observation=busy))
+    (finding,) = looked(Evidence(profile=made, observation=busy))
     assert (finding.cause, finding.share) == ("between-ops", 0.3)
     assert finding.evidence == (
         "the longest pause, 10 ms, is before backward/mul; Python was most often at "
@@ -444,17 +444,17 @@ def test_python_between_two_ops_is_where_the_looks_found_it():
     )
     # steps are half of the watch, and so are its looks at Python
     half = msgspec.structs.replace(busy, graphs=graphs(steps=500))
-    shares = {one.cause: one.share for one in looked(Seen(profile=made, observation=half))}
+    shares = {one.cause: one.share for one in looked(Evidence(profile=made, observation=half))}
     assert shares["between-ops"] == pytest.approx(11 / 20)
     calm = observation(processes=(process(framework="pytorch"),), python=python(eager=0.9))
-    assert looked(Seen(profile=made, observation=calm)) == ()
+    assert looked(Evidence(profile=made, observation=calm)) == ()
 
 
 @pytest.mark.parametrize(("looks", "healthy"), [(30, False), (200, True)])
 def test_a_job_is_not_healthy_by_a_few_looks(looks, healthy):
     made = analyse(parts(plain(owned("Relu(float[8,8])", 1e-3)), ops=1e-3))
     seen = observation(python=msgspec.structs.replace(python(), looks=looks))
-    found = diagnose(Seen(seen, made), "train.py", 60.0, None, None)
+    found = diagnose(Evidence(seen, made), "train.py", 60.0, None, None)
     assert found.healthy is healthy
     assert any("are too few" in one for one in found.unseen) is not healthy
 
@@ -463,7 +463,7 @@ def test_what_a_step_loses_is_a_part_of_the_time_that_is_steps():
     made = analyse(eager(*in_a_row(0.0, *["forward/relu"] * 100)))
     whole = wall(made.profile)
     half = observation(graphs=graphs(steps=round(10 / whole)))
-    found = diagnose(Seen(profile=made, observation=half), "train.py", 60.0, None, None)
+    found = diagnose(Evidence(profile=made, observation=half), "train.py", 60.0, None, None)
     shares = {one.cause: one.share for one in found.findings}
     assert shares["beside-steps"] == pytest.approx(0.5, abs=0.01)
     assert shares["op-calls"] == pytest.approx(0.5 * 99e-5 / whole, rel=0.01)
@@ -497,7 +497,7 @@ def test_a_rank_has_its_part_of_the_cores():
     cores = {}
     for ranks in (None, 2, 3):
         seen = observation(processes=(process(ranks=ranks, intra=1),))
-        found = diagnose(Seen(profile=made, observation=seen), "train.py", 60.0, None, None)
+        found = diagnose(Evidence(profile=made, observation=seen), "train.py", 60.0, None, None)
         cores[ranks] = found.step and found.step.cores
     assert cores == {None: 2, 2: 1, 3: 1}
 
@@ -505,7 +505,7 @@ def test_a_rank_has_its_part_of_the_cores():
 def test_a_limit_is_that_of_the_cores_that_are_paid_for():
     made = plain(owned("Conv2D(float[8,8],float[8])", 0.5))
     of_many = msgspec.structs.replace(made, machine=msgspec.structs.replace(machine(64), quota=2.5))
-    found = diagnose(Seen(profile=analyse(of_many)), "train.py", 60.0, None, None)
+    found = diagnose(Evidence(profile=analyse(of_many)), "train.py", 60.0, None, None)
     assert found.step is not None
     assert found.step.cores == 2
 
@@ -517,7 +517,7 @@ def test_fewer_threads_than_there_are_cores_for():
     four = msgspec.structs.replace(made, machine=machine(4))
 
     def told(profile: Profile, **more: object) -> list[Finding]:
-        found = looked(Seen(observation(**more) if more else None, analyse(profile)))
+        found = looked(Evidence(observation(**more) if more else None, analyse(profile)))
         return [one for one in found if one.cause == "too-few-threads"]
 
     (finding,) = told(four)
@@ -566,7 +566,7 @@ def test_threads_for_the_cores_that_are_left(processes, threads):
     multiply = keyed("aten::mm(float[512,512],float[512,512])", seconds=times, count=10)
     made = parts(plain(multiply, settings=Settings(1, 1)), ops=40e-3, python=1e-3)
     made = msgspec.structs.replace(made, machine=machine(4))
-    seen = Seen(observation(processes=tuple(processes)), analyse(made))
+    seen = Evidence(observation(processes=tuple(processes)), analyse(made))
     found = [one for one in looked(seen) if one.cause == "too-few-threads"]
     assert [one.apply[0].value for one in found] == threads
     assert all(

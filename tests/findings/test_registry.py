@@ -11,8 +11,8 @@ import pytest
 from dltune import extensions, findings
 from dltune.documents.finding import Finding
 from dltune.extensions import Extension
-from dltune.findings.registry import look, ordered, rules
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules, rules, sort_by_cost
 
 
 def test_every_file_with_a_rule_is_looked_at():
@@ -35,7 +35,7 @@ def test_a_rule_is_named_after_its_file_and_says_what_the_reference_prints():
 
 
 def test_nothing_is_found_where_nothing_was_looked_at():
-    assert look(Seen()) == ()
+    assert apply_rules(Evidence()) == ()
 
 
 def test_the_most_costly_comes_first_and_what_is_right_last():
@@ -49,7 +49,7 @@ def test_the_most_costly_comes_first_and_what_is_right_last():
         )
         for share in (0.1, 0.4)
     )
-    assert ordered([right, unknown, little, much]) == (much, little, unknown, right)
+    assert sort_by_cost([right, unknown, little, much]) == (much, little, unknown, right)
 
 
 def test_shares_that_differ_by_rounding_leave_the_order_of_rules():
@@ -57,7 +57,7 @@ def test_shares_that_differ_by_rounding_leave_the_order_of_rules():
         Finding(cause=name, title="costs", evidence="figures", fix="do better", share=share)
         for name, share in (("first", 0.3), ("second", 0.1 + 0.2))
     )
-    assert ordered([first, second]) == (first, second)
+    assert sort_by_cost([first, second]) == (first, second)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_other_packages_can_add_rules(
     monkeypatch.syspath_prepend(tmp_path)
     own = [rule.name for rule in rules()]
     register("dltune_other_rules")
-    assert [finding.cause for finding in look(Seen())] == ["hot-cpu"]
+    assert [finding.cause for finding in apply_rules(Evidence())] == ["hot-cpu"]
     names = [rule.name for rule in rules()]
     assert names[names.index("hot-cpu") - 1] == "crowded-processes"
     assert [name for name in names if name != "hot-cpu"] == own

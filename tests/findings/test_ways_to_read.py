@@ -9,7 +9,7 @@ from looked import looked
 
 from dltune.documents import io
 from dltune.documents.finding import Finding
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 MIB = 1 << 20
 PLACE = io.Storage("8:1", "/", "/dev/sda", "ext4", 131072, True, "none", 64, True)
@@ -58,7 +58,7 @@ def found(**changes: Any) -> tuple[Finding, ...]:
     experiment = msgspec.structs.replace(EVEN, **changes)
     document = io.Io(io.SCHEMA, "", "", experiment.path, None, (PLACE,), None, experiment, (), ())
     assert io.check(document) == []
-    return looked(Seen(io=document))
+    return looked(Evidence(io=document))
 
 
 def claims(**changes: Any) -> str:

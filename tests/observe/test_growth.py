@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from observations import observation, process
 
 from dltune.documents.observation import Process
-from dltune.findings.memory.growing_memory import WATCHED
+from dltune.findings.memory.growing_memory import MIN_WATCH
 from dltune.job.launch import Job
 from dltune.observe.growth import growth, looked_at_again, unsettled
 
@@ -73,7 +73,7 @@ def test_what_grew_little_is_looked_at_again():
         with Job([sys.executable, "-c", HOLDS, does], plain=True) as job:
             grew = process(pid=job.pid, growth=2.0 * MIB, resident=900 * MIB, seconds=30.0)
             seen = observation(processes=(grew,))
-            return looked_at_again(seen, job, WATCHED, lambda _: None).main
+            return looked_at_again(seen, job, MIN_WATCH, lambda _: None).main
 
     with ThreadPoolExecutor() as pool:
         grows, rests = pool.map(again, ("grows", "rests"))
@@ -88,7 +88,7 @@ def test_without_the_time_for_it_only_what_grew_much_is_told(grew, told):
     """Of 900 MiB in 30 s, in MiB a second."""
     seen = observation(processes=(process(growth=grew * MIB, resident=900 * MIB, seconds=30.0),))
     with Job(["true"], plain=True) as job:
-        again = looked_at_again(seen, job, WATCHED - 1, lambda _: None)
+        again = looked_at_again(seen, job, MIN_WATCH - 1, lambda _: None)
     assert again.main == msgspec.structs.replace(seen.main, growth=told and told * MIB)
     assert again == unsettled(seen)
     assert (told is None) is any("memory grew by 120 MiB per minute" in one for one in again.unseen)

@@ -19,7 +19,7 @@ from dltune.documents.horovod import (
     Timeline,
 )
 from dltune.findings.diagnosis import diagnose
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
 
 EVIL = "<script>window.caught=1</script>\u202e"
 SOME = Distribution(10, 1e-3, 1e-3, 2e-3, 2e-3, 3e-3)
@@ -224,4 +224,4 @@ def diagnosed() -> Diagnosis:
     of = observation(
         python=python(validation=0.4, fit=0.1), processes=(process(command=EVIL),), unseen=(EVIL,)
     )
-    return diagnose(Seen(observation=of), EVIL, 90.0, EVIL, EVIL)
+    return diagnose(Evidence(observation=of), EVIL, 90.0, EVIL, EVIL)

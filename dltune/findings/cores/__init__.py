@@ -1,1 +1,1 @@
-"""Rules on the cores that a job has, and who else wants them."""
+"""Rules on the cores of a job, and on other processes that use them."""

@@ -1,4 +1,4 @@
-"""Several processes of the job, each with threads for all cores."""
+"""Several processes of the job that each have threads for all cores."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
-from dltune.findings.cores.allowed import allowed_together, as_usual
+from dltune.findings.cores.thread_limits import default_threads, job_thread_limit
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
-from dltune.findings.thread_settings import intra_op
+from dltune.findings.thread_settings import intra_op_setting
 
-# threads that want a core, over cores; cores that a process wants which works
-CROWDED, WORKS = 1.25, 0.1
+# runnable threads per core
+CROWDED = 1.25
+# cores; a process that needs fewer is idle
+MIN_CORES = 0.1
 
 
 @rule(
@@ -24,37 +26,40 @@ CROWDED, WORKS = 1.25, 0.1
     "TF_NUM_INTRAOP_THREADS).",
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost, at most: the time that threads of the processes that train were ready and had no
-    core, of all that they wanted, but where others had it."""
-    observation = seen.observation
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find training processes whose threads wait for one another. The cost is at most the share of
+    their needed CPU time for which they waited, without the CPU time of other jobs."""
+    observation = evidence.observation
     if observation is None:
         return
-    trains = [
-        one
-        for one in observation.processes
-        if one.intra is not None and one.cpu + (one.queued or 0.0) >= WORKS
+    training = [
+        process
+        for process in observation.processes
+        if process.intra is not None and process.cpu + (process.queued or 0.0) >= MIN_CORES
     ]
-    cores = allowed_together(observation)
-    wanted = sum(one.cpu + (one.queued or 0.0) for one in trains)
-    threads = sum(one.intra or 0 for one in trains)
-    if len(trains) < 2 or threads <= cores or wanted < CROWDED * cores:
+    cores = job_thread_limit(observation)
+    needed = sum(process.cpu + (process.queued or 0.0) for process in training)
+    threads = sum(process.intra or 0 for process in training)
+    if len(training) < 2 or threads <= cores or needed < CROWDED * cores:
         return
-    queued = sum(one.queued or 0.0 for one in trains)
-    share = queued / wanted * (1 - observation.disturbed)
-    each = max(1, cores // len(trains))
-    # OpenMP's serves libraries beside TensorFlow, too
-    variables = [*(intra_op(one.framework, each) for one in trains), f"OMP_NUM_THREADS={each}"]
+    queued = sum(process.queued or 0.0 for process in training)
+    share = queued / needed * (1 - observation.disturbed)
+    each = max(1, cores // len(training))
+    # OpenMP's variable also applies to libraries other than TensorFlow
+    variables = [
+        *(intra_op_setting(process.framework, each) for process in training),
+        f"OMP_NUM_THREADS={each}",
+    ]
     yield Finding(
-        title=f"{len(trains)} processes use {threads} intra-op threads in total on {cores} CPU"
+        title=f"{len(training)} processes use {threads} intra-op threads in total on {cores} CPU"
         + "s" * (cores > 1),
-        evidence=f"their threads had work for {wanted:.1f} CPUs on average and waited for "
-        f"{queued:.1f} of them (pid {', '.join(str(one.pid) for one in trains[:8])})",
+        evidence=f"their threads had work for {needed:.1f} CPUs on average and waited for "
+        f"{queued:.1f} of them (pid {', '.join(str(process.pid) for process in training[:8])})",
         fix=f"set {each} intra-op thread{'s' * (each > 1)} in each process: "
         f"{' '.join(dict.fromkeys(variables))}",
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",
-        apply=(Choice("threads", as_usual(each, trains[0].inter)),),
+        apply=(Choice("threads", default_threads(each, training[0].inter)),),
         try_next=("threads",),
     )

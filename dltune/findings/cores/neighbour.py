@@ -1,4 +1,4 @@
-"""Others on the job's cores: processes, or machines on the same hypervisor."""
+"""Other processes, or other virtual machines, that use the job's cores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-SHARE = 0.05  # of all cores
+SHARE = 0.05  # of the cores
 
 
 @rule(
@@ -19,17 +19,19 @@ SHARE = 0.05  # of all cores
     fix="Stop the other processes or bind them to other CPUs (taskset), or move the job to a "
     "dedicated machine.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the others had of the job's cores, at most what the job waited for."""
-    observation = seen.observation
-    main = observation.main if observation else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find other processes and stolen time. The cost is the share of the job's cores that they
+    used, at most the share for which the job waited."""
+    observation = evidence.observation
+    main = evidence.main
     if observation is None or main is None:
         return
     host, cores = observation.host, observation.cores
     share = _share(observation, main)
     if share >= SHARE:
         names = ", ".join(
-            f"{_short(one.command)} (pid {one.pid}, {one.cpu:.2f} cores)" for one in host.neighbours
+            f"{_short(other.command)} (pid {other.pid}, {other.cpu:.2f} cores)"
+            for other in host.neighbours
         )
         which = (
             f"the largest of them: {names}"
@@ -60,9 +62,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def kept_waiting(observation: Observation) -> float:
-    """The share of the time that the job waited for CPUs which other processes had; 0 where these
-    are no finding."""
+def neighbour_wait(observation: Observation) -> float:
+    """Return the share of the time for which the job waited for CPUs that other processes used; 0
+    if these processes are no finding."""
     main = observation.main
     return main.waited if main and _share(observation, main) >= SHARE else 0.0
 

@@ -1,4 +1,4 @@
-"""More threads than the control group's CPU time pays for, or than there are cores."""
+"""More threads than the quota of the control group allows, or than there are cores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dltune.analysis.parts import unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.sections.settings import Choice
-from dltune.findings.cores.allowed import as_usual
+from dltune.findings.cores.thread_limits import default_threads
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
-from dltune.findings.thread_settings import intra_op, threads_of
+from dltune.findings.thread_settings import advise_intra_op, describe_threads, intra_op_setting
 
-THROTTLED = 0.05  # of the time
+THROTTLED = 0.05  # share of the time
 
 
 @rule(
@@ -26,15 +26,15 @@ THROTTLED = 0.05  # of the time
     fix="Set the thread count to the number of CPUs in the quota (OMP_NUM_THREADS, "
     "TF_NUM_INTRAOP_THREADS), or raise the quota.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost, at most: the time for which the group stood still. A part of it stays, since the
-    same work needs the same CPU time; what goes is waiting at ends of ops for a thread that stands
-    still. Where the job was not looked at while it ran: what the ops, measured one at a time, take
-    less on the right count."""
-    if seen.observation:
-        yield from _observed(seen.observation)
-    elif seen.profile:
-        yield from _profiled(seen.profile)
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find more threads than the quota or the cores. The cost is at most the time for which the
+    kernel stopped the group. Part of it remains, because the same work needs the same CPU time; the
+    fix removes waits at the end of ops for a stopped thread. Without an observation of the job, the
+    cost is the difference of the measured op times on both thread counts."""
+    if evidence.observation:
+        yield from _observed(evidence.observation)
+    elif evidence.profile:
+        yield from _profiled(evidence.profile)
 
 
 def _observed(observation: Observation) -> Iterator[Finding]:
@@ -44,18 +44,19 @@ def _observed(observation: Observation) -> Iterator[Finding]:
     quota, throttled = observation.host.quota, observation.host.throttled
     if quota is None or throttled is None or throttled < THROTTLED:
         return
-    paid = max(1, math.ceil(quota))  # one that stands still now and then uses up what is paid for
-    stood = (
+    # a thread that is stopped from time to time uses up the rest of the quota
+    allowed = max(1, math.ceil(quota))
+    stopped = (
         f"the kernel stopped the job's threads for {throttled:.0%} of the time, because they had "
         "used up the quota"
     )
-    if quota < main.intra <= paid:
+    if quota < main.intra <= allowed:
         return
     if main.intra <= quota:
-        ran = sum(one.threads for one in observation.processes)
+        total = sum(process.threads for process in observation.processes)
         yield Finding(
             title=f"the job uses up its quota of {_cpus(quota)}",
-            evidence=f"{stood}; an op uses {main.intra} of the job's {ran} threads",
+            evidence=f"{stopped}; an op uses {main.intra} of the job's {total} threads",
             fix="raise the container's CPU quota, or reduce the work next to the ops, for "
             "example the number of workers that prepare data",
             share=throttled,
@@ -65,13 +66,12 @@ def _observed(observation: Observation) -> Iterator[Finding]:
         return
     yield Finding(
         title=f"ops use {main.intra} threads, but the quota allows {_cpus(quota)}",
-        evidence=f"{stood}; {threads_of(main)}",
-        fix=f"set {paid} intra-op thread{'s' * (paid > 1)} ({intra_op(main.framework, paid)}), or "
-        "raise the container's CPU quota",
+        evidence=f"{stopped}; {describe_threads(main)}",
+        fix=f"{advise_intra_op(main.framework, allowed)}, or raise the container's CPU quota",
         share=throttled,
         gain=Gain(0.0, throttled),
         confidence="modelled",
-        apply=(Choice("threads", as_usual(paid, main.inter)),),
+        apply=(Choice("threads", default_threads(allowed, main.inter)),),
         try_next=("threads",),
     )
 
@@ -88,25 +88,25 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
         if machine.quota is None or right == cores
         else f"the quota of {_cpus(machine.quota)}"
     )
-    there, here = _serial(analysis, min(intra, cores)), _serial(analysis, right)
+    before, after = _serial(analysis, min(intra, cores)), _serial(analysis, right)
     share = None
-    evidence = "dltune did not measure how much time this costs"
-    if there and here and right < min(intra, cores):
-        evidence = (
-            f"one at a time, the ops take {here * 1e3:.3g} ms on {right} and {there * 1e3:.3g} ms "
-            f"on {min(intra, cores)} threads"
+    details = "dltune did not measure how much time this costs"
+    if before and after and right < min(intra, cores):
+        details = (
+            f"one at a time, the ops take {after * 1e3:.3g} ms on {right} and {before * 1e3:.3g} "
+            f"ms on {min(intra, cores)} threads"
         )
-        share = max(0.0, 1 - here / there) * working(profile)
+        share = max(0.0, 1 - after / before) * working(profile)
     yield Finding(
         title=f"ops use {intra} threads, more than {limit}",
-        evidence=evidence,
-        fix=f"set {right} thread{'s' * (right > 1)} ({intra_op(profile.framework.name, right)}), "
-        "so that none waits for a CPU",
+        evidence=details,
+        fix=f"set {right} thread{'s' * (right > 1)} "
+        f"({intra_op_setting(profile.framework.name, right)}), so that none waits for a CPU",
         seconds=None if share is None else share * unrecorded(profile),
         share=share,
         gain=None if share is None else Gain(0.0, share),
         confidence="modelled",
-        apply=(Choice("threads", as_usual(right, profile.settings.inter)),),
+        apply=(Choice("threads", default_threads(right, profile.settings.inter)),),
         try_next=("threads",),
     )
 
@@ -116,7 +116,8 @@ def _cpus(quota: float) -> str:
 
 
 def _serial(analysis: Analysis, count: int) -> float | None:
-    """Seconds of all ops of a round on so many threads; None when some were not measured there."""
+    """Return the seconds of all ops of a step on `count` threads; None if an op was not measured
+    with this count."""
     total = 0.0
     for figures in analysis.ops:
         if figures.cases:

@@ -1,4 +1,4 @@
-"""Storage that delivers more than is used, by read-ahead or by pages."""
+"""Storage that delivers more than the job uses, because of read-ahead or page size."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.io import DataFile, Storage
 from dltune.findings.data.waits import storage_share
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import file_name, size
 
-# bytes from storage for each byte asked
+# bytes from storage per used byte
 AMPLIFIED = 1.5
-# bytes from storage that are worth a finding
-WORTH = 8 << 20
+# bytes from storage; fewer are no finding
+MIN_BYTES = 8 << 20
 
 
 @rule(
@@ -25,29 +25,29 @@ WORTH = 8 << 20
     "plan io), or give the page cache more memory.",
     order=3,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    places = {place.device: place for place in seen.io.storage} if seen.io else {}
-    for file in seen.io.watch.files if seen.io and seen.io.watch else ():
-        came, amplification = file.storage_bytes or 0, file.amplification
-        if amplification is None or amplification < AMPLIFIED or came < WORTH:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    places = {place.device: place for place in evidence.io.storage} if evidence.io else {}
+    for file in evidence.files:
+        nbytes, amplification = file.storage_bytes or 0, file.amplification
+        if amplification is None or amplification < AMPLIFIED or nbytes < MIN_BYTES:
             continue
         yield Finding(
             title=f"storage delivers {amplification:.1f} times the used part of "
             f"{file_name(file.path)}",
-            evidence=f"{size(came)} from storage, {size(file.asked or 0)} used; access is "
+            evidence=f"{size(nbytes)} from storage, {size(file.asked or 0)} used; access is "
             f"{file.pattern.kind}, advice of the mapping: {file.advice or 'none'}"
-            f"{_ahead(places[file.device])}",
-            fix=_cure(file),
-            share=storage_share(seen),
+            f"{_describe_read_ahead(places[file.device])}",
+            fix=_choose_fix(file),
+            share=storage_share(evidence),
             confidence="measured",
         )
 
 
-def _ahead(place: Storage) -> str:
+def _describe_read_ahead(place: Storage) -> str:
     return f", read-ahead {size(place.read_ahead)}" if place.read_ahead else ""
 
 
-def _cure(file: DataFile) -> str:
+def _choose_fix(file: DataFile) -> str:
     if file.pattern.kind == "sequential":
         return (
             "give the job more memory for the page cache, or use fewer readers: pages are dropped "

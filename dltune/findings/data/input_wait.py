@@ -1,4 +1,4 @@
-"""Steps that wait for their data, as far as a profile tells it."""
+"""Steps that wait for their data, according to a profile."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# of the wall time; a few percent come and go with the rest of the machine
+# share of the wall time; smaller shares vary with other load of the machine
 SHARE = 0.03
 
 
@@ -22,12 +22,12 @@ SHARE = 0.03
     frameworks=("tensorflow",),
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the time that steps waited. Where the job was looked at while it ran, other rules
-    tell why they did."""
-    if seen.profile is None or (seen.observation and seen.observation.main):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find waits for data. The cost is the time of the waits. If the job was observed, other rules
+    report the reason of the waits."""
+    if evidence.profile is None or evidence.main:
         return
-    profile = seen.profile.profile
+    profile = evidence.profile.profile
     share = part(profile, "input")
     if share < SHARE:
         return
@@ -35,8 +35,7 @@ def find(seen: Seen) -> Iterator[Finding]:
         title=f"ops wait for data in {share:.0%} of the wall time",
         evidence="no other op ran during these waits",
         fix="prefetch and use parallel calls in the input pipeline, so that the next batch is "
-        "prepared "
-        "while a step runs (this needs idle CPUs)",
+        "prepared while a step runs (this needs idle CPUs)",
         seconds=share * unrecorded(profile),
         share=share,
         gain=Gain(0.0, share),

@@ -1,6 +1,6 @@
-"""What a reader through a mapping, as LMDB is one, reaches of what the storage gives.
+"""The rate of a reader through a mapping, as in LMDB, compared with the rate of the storage.
 
-The thesis' first comparison (section 3.1.2).
+This is the first comparison of the thesis (section 3.1.2).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import rate, share
 
-# of the ceiling: with less the way of reading is at fault, and not the storage
+# share of the storage's rate; below it, the way of reading is the cause, not the storage
 NEAR = 0.8
 
 
@@ -24,20 +24,19 @@ NEAR = 0.8
     fix="Read with several requests at once, at exact offsets.",
     order=7,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    experiment = seen.io.experiment if seen.io else None
-    present = (
-        next((r for r in experiment.strided if r.method == "mmap"), None) if experiment else None
-    )
-    if experiment is None or present is None:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    experiment = evidence.experiment
+    runs = experiment.strided if experiment else ()
+    mapped = next((run for run in runs if run.method == "mmap"), None)
+    if experiment is None or mapped is None:
         return
     ceiling, reached = experiment.ceiling, experiment.share_of_ceiling
-    near = reached >= NEAR
+    is_near = reached >= NEAR
     yield Finding(
-        title=f"one sequential reader through a mapping reaches {'' if near else 'only '}"
+        title=f"one sequential reader through a mapping reaches {'' if is_near else 'only '}"
         f"{share(reached)} of the storage's rate",
-        evidence=f"{rate(present.throughput.median)} through a mapping, "
+        evidence=f"{rate(mapped.throughput.median)} through a mapping, "
         f"{rate(ceiling.throughput.median)} with {ceiling.requests}",
-        fix=None if near else f"read with {ceiling.requests}, at exact offsets",
+        fix=None if is_near else f"read with {ceiling.requests}, at exact offsets",
         confidence="measured",
     )

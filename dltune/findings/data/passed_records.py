@@ -1,15 +1,15 @@
-"""What readers touch of records that are not theirs (Fig. 4.2)."""
+"""Readers that touch records of other readers (thesis, Fig. 4.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import share, size
 
-# for each byte of records
+# extra bytes per byte of records
 EXTRA = 0.05
 
 
@@ -20,13 +20,13 @@ EXTRA = 0.05
     fix="Take offsets from the index (dltune lmdb index) instead of LMDB's cursor.",
     order=8,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    experiment = seen.io.experiment if seen.io else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    experiment = evidence.experiment
     cursor = [r for r in experiment.strided if r.walk == "cursor"] if experiment else []
-    present = max(cursor, key=lambda r: r.readers, default=None)
-    if experiment and present and present.extra >= EXTRA:
+    widest = max(cursor, key=lambda r: r.readers, default=None)
+    if experiment and widest and widest.extra >= EXTRA:
         yield Finding(
-            title=f"{present.readers} readers touch {share(present.extra)} more data than their "
+            title=f"{widest.readers} readers touch {share(widest.extra)} more data than their "
             "own records",
             evidence="LMDB's cursor passes pages of other readers' records; a record has "
             f"{size(experiment.mean_size)} on average",

@@ -1,15 +1,15 @@
-"""Threads that are ready and wait for a CPU while data is read."""
+"""Reading threads that are ready but wait for a CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import share
 
-# of a thread's time
+# share of a thread's time
 QUEUED = 0.20
 
 
@@ -20,22 +20,22 @@ QUEUED = 0.20
     fix="Run at most as many reading and decoding threads as there are cores.",
     order=4,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Where the cores themselves were looked at, the rules on these tell it with its cost."""
-    if seen.observation:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find waiting threads. If the job was observed, rules of the group `cores` report them."""
+    if evidence.observation:
         return
-    readers = seen.io.watch.readers if seen.io and seen.io.watch else []
-    times = [(thread.queued or 0.0, process, thread) for process, thread in readers]
-    queued = [one for one in times if one[0] > QUEUED * one[2].seconds]
+    queued = [
+        (thread.queued, process, thread)
+        for process, thread in evidence.readers
+        if thread.queued and thread.queued > QUEUED * thread.seconds
+    ]
     if queued:
-        seconds, process, thread = max(queued, key=lambda one: one[0])
+        seconds, process, thread = max(queued, key=lambda each: each[0])
         yield Finding(
             title=f"{len(queued)} reading thread{'s wait' if len(queued) > 1 else ' waits'} for a "
-            "CPU for "
-            f"more than {share(QUEUED)} of the time",
+            f"CPU for more than {share(QUEUED)} of the time",
             evidence=f"most: thread {thread.tid} ({thread.name}) of pid {process.pid}, "
-            f"{seconds:.1f} of "
-            f"{thread.seconds:.1f} s ready and not running; "
+            f"{seconds:.1f} of {thread.seconds:.1f} s ready and not running; "
             f"{thread.involuntary / thread.seconds:.0f} involuntary switches/s",
             fix="run at most as many reading and decoding threads as there are cores, or free "
             "some cores",

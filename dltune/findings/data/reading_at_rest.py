@@ -1,4 +1,4 @@
-"""Reading that holds nothing up."""
+"""Reading that does not slow down the job."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dltune.findings.data import (
     slow_store,
     small_reads,
 )
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import share, size
 
 MIB = 1 << 20
-# what keeps it from being said
-_OTHERWISE = (
+# rules that report slow reading
+_PROBLEMS = (
     amplified_reading,
     many_sleeps,
     missing_read_ahead,
@@ -38,18 +38,18 @@ _OTHERWISE = (
     fix="Nothing has to be done.",
     order=5,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    watch = seen.io.watch if seen.io else None
-    if watch is None or not watch.files or any(any(rule.find(seen)) for rule in _OTHERWISE):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    watch = evidence.watch
+    if watch is None or not watch.files or any(any(rule.find(evidence)) for rule in _PROBLEMS):
         return
-    came = sum(file.storage_bytes or 0 for file in watch.files)
-    most = max((t.waiting / t.seconds for _, t in watch.readers), default=0.0)
-    counted = any(file.storage_bytes is not None for file in watch.files)
+    nbytes = sum(file.storage_bytes or 0 for file in watch.files)
+    longest = max((t.waiting / t.seconds for _, t in watch.readers), default=0.0)
+    is_counted = any(file.storage_bytes is not None for file in watch.files)
     yield Finding(
         title="reading does not slow down the job: the data came from the page cache"
-        if counted and came < MIB
+        if is_counted and nbytes < MIB
         else "reading does not slow down the job",
-        evidence=f"{size(came)} from storage in {watch.seconds:.0f} s; the thread that waited most "
-        f"waited for {share(most)} of its time",
+        evidence=f"{size(nbytes)} from storage in {watch.seconds:.0f} s; the thread that waited "
+        f"most waited for {share(longest)} of its time",
         confidence="measured",
     )

@@ -1,4 +1,4 @@
-"""Steps that wait for an input pipeline in which one thread works."""
+"""Steps that wait for an input pipeline that uses one thread."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import IDLE, preparation_share
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -19,11 +19,11 @@ from dltune.findings.seen import Seen
     frameworks=("tensorflow",),
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the time that steps waited for data while CPUs had nothing to do."""
-    observation = seen.observation
-    main = observation.main if observation else None
-    share = preparation_share(seen)
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find waits for preparation. The cost is the time of the waits while CPUs were idle."""
+    observation = evidence.observation
+    main = evidence.main
+    share = preparation_share(evidence)
     if observation is None or main is None or share is None:
         return
     idle = observation.idle(main)
@@ -32,11 +32,9 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         title=f"steps wait for the input pipeline {share:.0%} of the time",
         evidence=f"the job used {main.cpu:.2f} of {observation.room(main):g} CPUs, and its "
-        "pipeline prepares "
-        "one element after the other",
-        fix="use map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) "
-        "at the "
-        "end; cache() data that repeats in each epoch",
+        "pipeline prepares one element after the other",
+        fix="use map(..., num_parallel_calls=tf.data.AUTOTUNE), and .prefetch(tf.data.AUTOTUNE) at "
+        "the end; cache() data that repeats in each epoch",
         share=share,
         gain=Gain(min(share, 0.5 * idle), share),
         confidence="modelled",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.data.waits import storage_share
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import count, file_name, size
 
-# processes that touch each page: from here on they read the same
+# processes that touch each page
 SAME_PAGES = 1.5
 
 
@@ -21,8 +21,8 @@ SAME_PAGES = 1.5
     fix="Let one process per node read, or let each process read only its own records.",
     order=2,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    watch = seen.io.watch if seen.io else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    watch = evidence.watch
     for file in watch.files if watch else ():
         readers = [p for p in watch.processes if p.pid in file.processes] if watch else []
         if file.shared is None or file.shared < SAME_PAGES or len(readers) < 2:
@@ -34,10 +34,9 @@ def find(seen: Seen) -> Iterator[Finding]:
             f"{count(switches)} voluntary context switches for {size(file.asked or 0)} used and "
             f"{size(file.storage_bytes or 0)} from storage",
             fix="let one process per node read and pass the records on, or let each process read "
-            "its "
-            "own records by exact offset (dltune lmdb index)"
+            "its own records by exact offset (dltune lmdb index)"
             if file.format == "lmdb"
             else "give each process its own part of the file, or let one process read for all",
-            share=storage_share(seen),
+            share=storage_share(evidence),
             confidence="measured",
         )

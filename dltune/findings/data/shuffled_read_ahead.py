@@ -1,13 +1,13 @@
-"""Whether read-ahead helps or hinders a reader of shuffled records."""
+"""Read-ahead that speeds up or slows down a reader of shuffled records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
-from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.data.exact_offsets import MIN_SPEEDUP
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import rate, size
 
 
@@ -18,19 +18,19 @@ from dltune.words import rate, size
     fix="Open the file with or without read-ahead, whichever is faster.",
     order=7,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    shuffled = seen.io.experiment.shuffled if seen.io and seen.io.experiment else ()
+def find(evidence: Evidence) -> Iterator[Finding]:
+    shuffled = evidence.experiment.shuffled if evidence.experiment else ()
     mapped = {r.advised: r for r in shuffled if r.method == "mmap" and r.ahead == 0}
-    if seen.io is None or len(mapped) < 2:
+    if evidence.io is None or len(mapped) < 2:
         return
     normal, random = mapped[False], mapped[True]
     ratio = random.throughput.median / max(1.0, normal.throughput.median)
     times = max(ratio, 1 / ratio if ratio else 1.0)
-    if times >= WORTH:
+    if times >= MIN_SPEEDUP:
         faster, setting = (
             ("without", "readahead=False in py-lmdb") if ratio > 1 else ("with", "readahead=True")
         )
-        place = seen.io.storage[0] if seen.io.storage else None
+        place = evidence.io.storage[0] if evidence.io.storage else None
         ahead = f" of {size(place.read_ahead)}" if place and place.read_ahead else ""
         yield Finding(
             title=f"shuffled records are read {times:.1f} times as fast {faster} read-ahead{ahead}",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
-from dltune.findings.data.waits import longest, storage_share
+from dltune.findings.data.waits import longest_wait, storage_share
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import share
 
-# a thread that waits for storage less than this of its time is not held up by it; a job that waits
-# more than GRAVE is
+# share of a thread's time in which it waits for storage: below the first share, storage does not
+# slow it down; from the second share on, the wait has a cost
 LITTLE, GRAVE = 0.02, 0.10
-# at a thread, for an estimate
-LOOKS = 20
+# samples of a thread, for an estimate
+MIN_SAMPLES = 20
 
 
 @rule(
@@ -23,17 +23,17 @@ LOOKS = 20
     summary="A thread waits for storage.",
     fix="Read ahead; the findings about the job's files say how.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    watch = seen.io.watch if seen.io else None
-    found = longest(seen)
-    if watch is None or found is None:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    watch = evidence.watch
+    longest = longest_wait(evidence)
+    if watch is None or longest is None:
         return
-    process, thread = found
+    process, thread = longest
     waits = thread.waiting / thread.seconds
-    if waits < LITTLE or thread.looks < LOOKS:
+    if waits < LITTLE or thread.looks < MIN_SAMPLES:
         return
     line = watch.lines[0] if watch.lines else None
-    at = f"; Python is at {line.where} in {share(line.share)} of samples" if line else ""
+    location = f"; Python is at {line.where} in {share(line.share)} of samples" if line else ""
     asleep = (
         f", asleep for {share(thread.sleep_share)} of its reading time"
         if thread.sleep_share
@@ -43,12 +43,11 @@ def find(seen: Seen) -> Iterator[Finding]:
         title=f"a thread of pid {process.pid} waits for storage for {share(waits)} of its time",
         evidence=f"thread {thread.tid} ({thread.name}): {thread.waiting:.1f} of "
         f"{thread.seconds:.1f} s"
-        f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{at}",
+        f"{asleep}; {thread.voluntary / thread.seconds:.0f} voluntary switches/s{location}",
         fix="read ahead: the findings about the job's files say how; dltune io-report --file "
-        "measures "
-        "the limit of the storage"
+        "measures the limit of the storage"
         if waits >= GRAVE
         else None,
-        share=storage_share(seen) if waits >= GRAVE else None,
+        share=storage_share(evidence) if waits >= GRAVE else None,
         confidence="measured",
     )

@@ -1,64 +1,67 @@
-"""How long steps wait for data, and how long for storage."""
+"""Shares of the time in which steps wait for data, and threads for storage."""
 
 from __future__ import annotations
 
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.io import Process, Thread
-from dltune.findings.looked import costs
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.python_samples import is_significant
 
-# of the time: what is worth a word, and from where on a generator has the pipeline's Python
-WAITS, GENERATES = 0.05, 0.3
-# of the CPUs: where less is idle, nothing can be prepared beside the steps
+# share of the time: of a wait that is a finding, and of a generator that dominates the pipeline
+MIN_WAIT, MIN_GENERATOR = 0.05, 0.3
+# share of the CPUs; with fewer idle CPUs, no data can be prepared during the steps
 IDLE = 0.05
-# seconds of a step, within which an element that is ready goes from its thread to the step's
+# seconds per step that the hand-over of a prepared element to the step takes
 HAND_OVER = 4e-4
-# seconds of a watch that a job's last report may not know of
+# seconds of the observation that the last report of a job does not cover, at most
 UNREPORTED = 3.0
 
 
-def input_share(seen: Seen) -> float:
-    """Of the wall time: by the parts of the steps or by the looks at Python, since data are asked
-    for in a step or before it; 0 if neither is known, or the looks may have found it by chance."""
-    python = seen.observation.python if seen.observation else None
-    looks = sum(one.share for one in python.shares if one.activity == "input") if python else 0.0
-    return max(looks if costs(seen, looks) else 0.0, _in_steps(seen))
+def input_share(evidence: Evidence) -> float:
+    """Return the share of the wall time in which steps wait for data: the larger of their parts and
+    the samples of Python code, because data are requested in a step or before it. Return 0 if both
+    are unknown, or if the share of the samples is not significant."""
+    python = evidence.python
+    shares = python.shares if python else ()
+    sampled = sum(share.share for share in shares if share.activity == "input")
+    return max(sampled if is_significant(evidence, sampled) else 0.0, _in_steps(evidence))
 
 
-def _in_steps(seen: Seen) -> float:
-    return part(seen.profile.profile, "input") if seen.profile else 0.0
+def _in_steps(evidence: Evidence) -> float:
+    return part(evidence.profile.profile, "input") if evidence.profile else 0.0
 
 
-def preparation_share(seen: Seen) -> float | None:
-    """Of the wall time, what steps wait for data that are still being prepared, and not for storage
-    nor for a generator's Python; None where that is too little to be told. No more than ops waited
-    that asked for data: looks also find what calling these takes."""
-    observation = seen.observation
-    share = input_share(seen) - (storage_share(seen) or 0.0)
-    # of one that has not ended nothing is known
+def preparation_share(evidence: Evidence) -> float | None:
+    """Return the share of the wall time in which steps wait for the preparation of data, not for
+    storage or a generator; None if it is too small. The share is at most the wait of the ops that
+    request data, because samples include the calls of these ops."""
+    observation = evidence.observation
+    share = input_share(evidence) - (storage_share(evidence) or 0.0)
+    # a wait that has not ended is unknown
     if observation and observation.graphs and observation.graphs.waited:
         waited = observation.graphs.waited / max(observation.seconds - UNREPORTED, UNREPORTED)
-        share = min(share, max(waited, _in_steps(seen)))
-    python = observation.python if observation else None
-    if share < WAITS or (python and python.generator >= GENERATES):
+        share = min(share, max(waited, _in_steps(evidence)))
+    python = evidence.python
+    if share < MIN_WAIT or (python and python.generator >= MIN_GENERATOR):
         return None
-    if seen.profile and 0 < share * unrecorded(seen.profile.profile) < HAND_OVER:
+    if evidence.profile and 0 < share * unrecorded(evidence.profile.profile) < HAND_OVER:
         return None
     return share
 
 
-def longest(seen: Seen) -> tuple[Process, Thread] | None:
-    """The thread that waited for storage the most of its time, and its process."""
-    readers = seen.io.watch.readers if seen.io and seen.io.watch else []
-    return max(readers, key=lambda one: one[1].waiting / one[1].seconds, default=None)
+def longest_wait(evidence: Evidence) -> tuple[Process, Thread] | None:
+    """Return the thread with the largest share of waits for storage, after its process."""
+    return max(
+        evidence.readers, key=lambda reader: reader[1].waiting / reader[1].seconds, default=None
+    )
 
 
-def main_thread_waits(seen: Seen) -> float:
-    """Share of its time that the main thread of the process that trains waits for storage; where
-    nobody knows which trains, of the process that was started."""
-    watch = seen.io.watch if seen.io else None
-    watched = {one.pid for one in watch.processes} if watch else set()
-    python = seen.observation.python if seen.observation else None
+def main_thread_waits(evidence: Evidence) -> float:
+    """Return the share of the time in which the main thread of the training process waits for
+    storage. If the training process is unknown, the started process is used."""
+    watch = evidence.watch
+    watched = {process.pid for process in watch.processes} if watch else set()
+    python = evidence.python
     waits = (
         thread.waiting / thread.seconds
         for process, thread in (watch.readers if watch else ())
@@ -68,17 +71,16 @@ def main_thread_waits(seen: Seen) -> float:
     return min(1.0, max(waits, default=0.0))
 
 
-def storage_share(seen: Seen) -> float | None:
-    """What waiting for storage costs of the job's time, at most; None where it is not known.
+def storage_share(evidence: Evidence) -> float | None:
+    """Return the highest cost of waits for storage, as a share of the job's time; None if unknown.
 
-    It costs what the main thread waits. The wait of another thread costs no more than what steps
-    wait for their data.
+    The waits of the main thread cost all of their time. The waits of another thread cost at most
+    the time for which steps wait for data.
     """
-    found = longest(seen)
-    if found is None:
+    longest = longest_wait(evidence)
+    if longest is None:
         return None
-    main = main_thread_waits(seen)
-    _, thread = found
-    known = seen.observation is not None and seen.observation.python is not None
-    waits = max(main, min(thread.waiting / thread.seconds, input_share(seen)))
-    return waits if main or seen.profile or known else None
+    main = main_thread_waits(evidence)
+    _, thread = longest
+    waits = max(main, min(thread.waiting / thread.seconds, input_share(evidence)))
+    return waits if main or evidence.profile or evidence.python else None

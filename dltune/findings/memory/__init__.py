@@ -1,1 +1,1 @@
-"""Rules on memory: how it grows, and what is short."""
+"""Rules on memory that grows, is short, or is mapped again in each step."""

@@ -1,4 +1,4 @@
-"""Memory that goes back to the system, and is mapped anew in each step."""
+"""Memory that goes back to the kernel and is mapped again in each step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dltune.analysis.why import FAULT_SECONDS
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Process
 from dltune.documents.sections.settings import Choice
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.machine import pages
 
-SHARE = 0.05  # of the time that the process had
-# of the op time; less could hide in the spread of the measurements
+SHARE = 0.05  # of the CPU time of the process
+# share of the op time; less is within the spread of the measurements
 OP_SHARE = 0.02
-# by which glibc keeps what is freed
+# makes glibc keep freed memory
 _KEEP = (
     "GLIBC_TUNABLES=glibc.malloc.trim_threshold=4294967296:glibc.malloc.mmap_threshold=1073741824"
 )
@@ -33,27 +33,27 @@ _KEEP = (
     fix="Make glibc keep freed memory (GLIBC_TUNABLES), or preload tcmalloc or jemalloc.",
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the kernel took for the page faults of the process, of the CPU time that it
-    had, at what a fault costs on this machine. Where the job was not looked at while it ran: each
-    fault's seconds of the ops that were measured, divided among the threads of its op."""
-    main = seen.observation.main if seen.observation else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find page faults. The cost is their number times the cost of a fault on this machine, as a
+    share of the CPU time of the process. Without an observation of the job, the page faults of the
+    measured ops are used, divided among the threads of each op."""
+    main = evidence.main
     if main is not None and main.cpu > 0:
         yield from _observed(main)
-    elif seen.profile is not None:
-        yield from _profiled(seen.profile)
+    elif evidence.profile is not None:
+        yield from _profiled(evidence.profile)
 
 
 def _observed(main: Process) -> Iterator[Finding]:
-    of_cpu = fault_share(main)
-    share = of_cpu * min(1.0, main.cpu)  # what of it sleeps costs nothing
+    cpu_share = fault_share(main)
+    share = cpu_share * min(1.0, main.cpu)  # a process that sleeps loses no time
     if share < SHARE:
         return
     yield Finding(
         title=f"the job causes {main.faults:,.0f} page faults per second",
-        evidence=f"at {_each() * 1e6:.2g} us each, they take {of_cpu:.0%} of the job's CPU time "
-        f"(the kernel takes {main.kernel / main.cpu:.0%} in total): freed memory goes back to the "
-        "kernel, which maps it again",
+        evidence=f"at {_fault_seconds() * 1e6:.2g} us each, they take {cpu_share:.0%} of the job's "
+        f"CPU time (the kernel takes {main.kernel / main.cpu:.0%} in total): freed memory goes "
+        "back to the kernel, which maps it again",
         fix=f"make the allocator keep freed memory: set {_KEEP}, or preload tcmalloc or jemalloc",
         share=share,
         gain=Gain(0.5 * share, min(1.0, main.kernel / max(1.0, main.cpu))),
@@ -64,39 +64,39 @@ def _observed(main: Process) -> Iterator[Finding]:
 
 
 def fault_share(main: Process) -> float:
-    """Of a process' CPU time, what the kernel takes for its page faults."""
-    # what it took in the kernel bounds it: larger pages cost more than the one that was tried
-    return min(main.faults * _each(), main.kernel) / main.cpu if main.cpu else 0.0
+    """Return the share of the CPU time of a process that the kernel needs for its page faults."""
+    # bounded by the time in the kernel, because larger pages cost more than the measured page
+    return min(main.faults * _fault_seconds(), main.kernel) / main.cpu if main.cpu else 0.0
 
 
 @cache
-def _each() -> float:
-    """Seconds of a page fault; measured once for the rules that ask."""
+def _fault_seconds() -> float:
+    """Measure the seconds of a page fault, once for all rules."""
     return pages.fault_seconds()
 
 
 def _profiled(analysis: Analysis) -> Iterator[Finding]:
     profile = analysis.profile
-    count = seconds = whole = 0.0
+    count = seconds = op_seconds = 0.0
     for figures in analysis.ops:
-        case = _usual(figures, profile.settings.intra)
+        case = _nearest_case(figures, profile.settings.intra)
         if case is None:
             continue
-        whole += case.time.median * figures.op.count
+        op_seconds += case.time.median * figures.op.count
         if case.rates.faults:
             count += case.rates.faults * figures.op.count
             seconds += case.rates.faults * figures.op.count / case.time.threads
     counters = profile.counters
     each = (counters and counters.fault_seconds) or FAULT_SECONDS
-    share = min(1.0, seconds * each / whole) if whole > 0 else 0.0
+    share = min(1.0, seconds * each / op_seconds) if op_seconds > 0 else 0.0
     if share < OP_SHARE:
         return
-    known = "as measured on this machine" if counters and counters.fault_seconds else "at least"
+    source = "as measured on this machine" if counters and counters.fault_seconds else "at least"
     cost = share * working(profile)
     yield Finding(
         title=f"the ops of a step cause {count:,.0f} page faults, which take "
         f"{count * each * 1e3:.3g} ms of CPU time",
-        evidence=f"a page fault takes {each * 1e6:.2g} us, {known}; freed memory goes back to the "
+        evidence=f"a page fault takes {each * 1e6:.2g} us, {source}; freed memory goes back to the "
         "kernel, which maps it again",
         fix=f"make the allocator keep freed memory: set {_KEEP}, preload tcmalloc or jemalloc, or "
         "use huge pages",
@@ -109,6 +109,6 @@ def _profiled(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def _usual(figures: Figures, intra: int) -> Measured | None:
-    """The op at as many threads as the job gives it, or nearest to it."""
+def _nearest_case(figures: Figures, intra: int) -> Measured | None:
+    """Return the measurement whose thread count is nearest to the job's."""
     return min(figures.cases, key=lambda case: abs(case.time.threads - intra), default=None)

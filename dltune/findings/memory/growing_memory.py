@@ -1,4 +1,4 @@
-"""Memory that grows as long as the job runs."""
+"""Memory that grows for as long as the job runs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.observation import Process
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# bytes a second that are no noise, and seconds within which the end is worth a word
-LEAST, SOON = 256 << 10, 48 * 3600.0
-WATCHED = 10.0  # seconds
-# an allocator may fill so small a part of what is held, bit by bit, for a minute
-BY_BITS = 0.1
+# bytes per second above the noise, and seconds until the end of the memory that are worth a finding
+MIN_GROWTH, HORIZON = 256 << 10, 48 * 3600.0
+MIN_WATCH = 10.0  # seconds
+# an allocator can fill a part of up to this share of its memory in small steps for a minute
+ALLOCATOR_SHARE = 0.1
 
 
 @rule(
@@ -23,32 +23,33 @@ BY_BITS = 0.1
     fix="Find what the script keeps from step to step (tensors in lists, new graphs, new "
     "iterators), and release it.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost is no time: when it will end the job."""
-    observation = seen.observation
-    main = observation.main if observation else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find growing processes. They cost no time, but the kernel kills the job in the end."""
+    observation = evidence.observation
+    main = evidence.main
     if observation is None or main is None:
         return
     growing = [
-        one
-        for one in observation.processes
-        if (one.growth or 0.0) >= LEAST
-        and one.seconds >= WATCHED
-        and (one is main or not may_be_filling(one))
+        process
+        for process in observation.processes
+        if (process.growth or 0.0) >= MIN_GROWTH
+        and process.seconds >= MIN_WATCH
+        and (process is main or not may_be_filling(process))
     ]
     limit = observation.host.memory_limit
     room = observation.host.available
     if limit is not None:
         room = min(room, max(0, limit - main.resident))
-    growth = sum(one.growth or 0.0 for one in growing)
-    if not growing or room / growth > SOON:
+    growth = sum(process.growth or 0.0 for process in growing)
+    if not growing or room / growth > HORIZON:
         return
-    most = max(growing, key=lambda one: one.growth or 0.0)
+    fastest = max(growing, key=lambda process: process.growth or 0.0)
     yield Finding(
         title=f"memory grows by {growth * 60 / 2**20:.0f} MiB per minute; at this rate it runs "
-        f"out in {_time(room / growth)}, and the kernel kills the job",
-        evidence=f"pid {most.pid} uses {most.resident / 2**20:,.0f} MiB, and {room / 2**20:,.0f} "
-        f"MiB are still available{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
+        f"out in {_format_time(room / growth)}, and the kernel kills the job",
+        evidence=f"pid {fastest.pid} uses {fastest.resident / 2**20:,.0f} MiB, and "
+        f"{room / 2**20:,.0f} MiB are still "
+        f"available{f'; {len(growing)} processes grow' if len(growing) > 1 else ''}",
         fix="find what the script keeps from step to step: lists of tensors, graphs that are "
         "traced or compiled again, a new tf.data iterator or model in a loop; a cache() or a "
         "replay buffer stops growing when it is full",
@@ -56,13 +57,13 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def may_be_filling(one: Process) -> bool:
-    """Whether it seems to grow, and that may be an allocator's doing, by how little it came to."""
-    growth = one.growth or 0.0
-    return growth >= LEAST and growth * one.seconds < BY_BITS * one.resident
+def may_be_filling(process: Process) -> bool:
+    """Return whether a process grows so little that its allocator can be the reason."""
+    growth = process.growth or 0.0
+    return growth >= MIN_GROWTH and growth * process.seconds < ALLOCATOR_SHARE * process.resident
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

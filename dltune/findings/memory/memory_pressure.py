@@ -1,4 +1,4 @@
-"""A job whose memory is taken back while it needs it."""
+"""Memory that the kernel takes from the job while the job needs it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dltune.documents.finding import Confidence, Finding, Gain
 from dltune.documents.io import Pressure
 from dltune.documents.observation import Observation
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-PRESSED = 0.05  # of the time
-RECLAIMS = 100.0  # a second
+PRESSED = 0.05  # share of the time
+RECLAIMS = 100.0  # per second
 MIB = 2**20
 
 
@@ -22,38 +22,38 @@ MIB = 2**20
     fix="Give the container more memory, or make the job hold less (smaller batches, shuffle "
     "buffers and caches, fewer processes).",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the time in which some of the job's threads waited for memory. Where that is not
-    known of the job alone, what the kernel took of its CPU time while its group was at its limit;
-    but where nothing on the machine waited, clean pages of files were let go, which costs little.
-    """
-    pressure = _pressure(seen)
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find memory pressure. The cost is the time in which threads of the job waited for memory. If
+    only the pressure of the whole machine is known, the cost is the CPU time of the kernel while
+    the control group was at its limit. If nothing on the machine waited, the kernel only dropped
+    clean pages of files, which costs little."""
+    pressure = _pressure(evidence)
     share = pressure.some if pressure else 0.0
-    sure: Confidence = "measured"
-    evidence = "pages are reclaimed and read again"
+    confidence: Confidence = "measured"
+    details = "pages are reclaimed and read again"
     if pressure and share >= PRESSED:
-        evidence += f"; the {pressure.of} waited for memory {share:.0%} of the time"
-    answered = pressure is not None and (pressure.of == "job" or share < PRESSED)
-    if not answered and seen.observation and (limited := _at_limit(seen.observation)):
-        kernel, where = limited
-        share, sure = max(share, kernel), "modelled"
-        evidence += f"; {where}, and the job spent {kernel:.0%} of its CPU time in the kernel"
+        details += f"; the {pressure.of} waited for memory {share:.0%} of the time"
+    is_known = pressure is not None and (pressure.of == "job" or share < PRESSED)
+    if not is_known and evidence.observation and (limited := _at_limit(evidence.observation)):
+        kernel, limit = limited
+        share, confidence = max(share, kernel), "modelled"
+        details += f"; {limit}, and the job spent {kernel:.0%} of its CPU time in the kernel"
     if share < PRESSED:
         return
     yield Finding(
         title="memory is short: the kernel takes pages from the job that the job still needs",
-        evidence=evidence,
+        evidence=details,
         fix="give the container more memory, or make the job hold less: smaller batches, shuffle "
         "buffers and caches, fewer processes; `dltune plan memory` reduces the memory of a step",
         share=share,
         gain=Gain(0.0, share),
-        confidence=sure,
+        confidence=confidence,
     )
 
 
 def _at_limit(observation: Observation) -> tuple[float, str] | None:
-    """What the kernel took of the CPU time of a job whose control group was at its limit, and how
-    often it was; None where it was not."""
+    """Return the kernel's share of the CPU time and a description, if the control group of the job
+    reached its limit often."""
     host, main = observation.host, observation.main
     if main is None or main.cpu <= 0 or not host.memory_limit or host.reclaims < RECLAIMS:
         return None
@@ -63,9 +63,10 @@ def _at_limit(observation: Observation) -> tuple[float, str] | None:
     )
 
 
-def _pressure(seen: Seen) -> Pressure | None:
-    watch = seen.io.watch if seen.io else None
-    found = [one for one in watch.pressure if one.resource == "memory"] if watch else []
-    # others may be short of memory where the job is not
-    own = [one for one in found if one.of == "job"]
-    return max(own or found, key=lambda one: one.some, default=None)
+def _pressure(evidence: Evidence) -> Pressure | None:
+    """Return the memory pressure of the job, or of the machine if that of the job is unknown."""
+    pressures = evidence.watch.pressure if evidence.watch else ()
+    memory = [pressure for pressure in pressures if pressure.resource == "memory"]
+    # other jobs can be short of memory while this job is not
+    job = [pressure for pressure in memory if pressure.of == "job"]
+    return max(job or memory, key=lambda pressure: pressure.some, default=None)

@@ -1,1 +1,1 @@
-"""Rules on a step's ops."""
+"""Rules on the ops of a step."""

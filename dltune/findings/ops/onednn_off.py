@@ -1,4 +1,4 @@
-"""oneDNN's kernels, where TensorFlow leaves them off."""
+"""oneDNN's kernels, if TensorFlow does not use them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dltune.analysis.keys import Key
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.sections.settings import Choice
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# the families that gain most; where oneDNN is on, TensorFlow rewrites them to _Mkl... ops
+# the families that gain most; with oneDNN, TensorFlow rewrites their ops to _Mkl... ops
 REWRITTEN = frozenset(
     {
         *("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D"),
@@ -20,7 +20,7 @@ REWRITTEN = frozenset(
     }
 )
 SHARE = 0.1  # of the op time
-# times as fast as such ops were with it in two jobs; in others they were slower
+# speed of such ops with oneDNN, relative to without, in two jobs; in other jobs it was lower
 USUAL, BEST = 1.3, 6.0
 
 
@@ -31,14 +31,14 @@ USUAL, BEST = 1.3, 6.0
     fix="Set TF_ENABLE_ONEDNN_OPTS=1 and compare the speed.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost is known from other jobs alone; there were some that it made slower."""
-    if seen.profile is None:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find ops without oneDNN. The cost is known only from other jobs; some became slower."""
+    if evidence.profile is None:
         return
-    profile = seen.profile.profile
+    profile = evidence.profile.profile
     if any(op.type.startswith("_Mkl") for op in profile.ops):
         return
-    plain, _ = portion(profile, _rewritten)
+    plain, _ = portion(profile, _is_rewritten)
     if plain < SHARE:
         return
     share = plain * working(profile)
@@ -58,5 +58,5 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def _rewritten(key: Key) -> bool:
+def _is_rewritten(key: Key) -> bool:
     return key.family in REWRITTEN and any(tensor.dtype == "float" for tensor in key.inputs)

@@ -1,4 +1,4 @@
-"""Small ops of an eager step: what Python and PyTorch need to call each."""
+"""Small ops of an eager step, and the time of their calls in Python and PyTorch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dltune.analysis.parts import wall
 from dltune.analysis.pauses import LONG, pauses
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST
+from dltune.findings.evidence import Evidence
 from dltune.findings.ops import loop_optimizer
+from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -21,24 +21,24 @@ from dltune.findings.seen import Seen
     "--only jit_compile` measures it).",
     frameworks=("pytorch",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the short pauses before ops, but an optimizer's that another rule tells of."""
-    profile = seen.profile.profile if seen.profile else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find short pauses before ops, except those that the rule `loop-optimizer` reports."""
+    profile = evidence.profile.profile if evidence.profile else None
     if profile is None or not (whole := wall(profile)):
         return
-    told = any(loop_optimizer.find(seen))
+    has_loop = any(loop_optimizer.find(evidence))
     short = [
         pause.seconds
         for pause in pauses(profile)
-        if pause.seconds < LONG and not (told and pause.before.name.startswith("optimizer/"))
+        if pause.seconds < LONG and not (has_loop and pause.before.name.startswith("optimizer/"))
     ]
     share = sum(short) / whole
-    if share < LEAST:
+    if share < MIN_SHARE:
         return
     share = min(1.0, share)
     yield Finding(
         title=f"Python calls {len(short):,} ops per step one by one"
-        + (", in addition to the optimizer's ops" if told else ""),
+        + (", in addition to the optimizer's ops" if has_loop else ""),
         evidence=f"no op runs for {sum(short) / len(short) * 1e6:.1f} us, on average, before each "
         "call",
         fix="use larger batches, or fewer and larger ops; torch.compile can merge ops: `dltune "

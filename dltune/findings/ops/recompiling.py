@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-MANY = 3  # compilations during the watch
+MIN_COMPILATIONS = 3  # during the observation
 SHARE = 0.05  # of the time
 
 
@@ -20,11 +20,11 @@ SHARE = 0.05  # of the time
     "remove jit_compile=True.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the clusters' first runs with inputs of other shapes, which compile them."""
-    observation = seen.observation
-    graphs = observation.graphs if observation else None
-    if observation is None or graphs is None or graphs.compilations < MANY:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find compilations. The cost is the time of the first runs with inputs of a new shape."""
+    observation = evidence.observation
+    graphs = evidence.graphs
+    if observation is None or graphs is None or graphs.compilations < MIN_COMPILATIONS:
         return
     share = min(1.0, graphs.compiling / observation.seconds)
     if share < SHARE:

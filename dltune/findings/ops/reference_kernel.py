@@ -1,4 +1,4 @@
-"""Ops in a precision for which the CPU has no fast kernel."""
+"""Ops in a precision for which the CPU has no fast kernels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 SHARE = 0.05  # of the op time
-# whose kernels fall back to ones without vector instructions, but on the newest CPUs
+# the type whose kernels use no vector instructions, except on the newest CPUs
 SLOW = "half"
-# times as long as in float32: a convolution took 10 times as long on a Zen 5, a product as long
+# time relative to float32: on a Zen 5, a convolution took 10 times as long, a product equally long
 SLOWER = 3.0
 
 
@@ -22,11 +22,11 @@ SLOWER = 3.0
     summary="Ops compute in float16, for which the CPU has no fast kernels.",
     fix="Train in float32, or in bfloat16 if the CPU has avx512_bf16 or amx_bf16.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost is known from other jobs: what such ops take more than in float32."""
-    if seen.profile is None:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find slow ops. The cost is their additional time over float32, known from other jobs."""
+    if evidence.profile is None:
         return
-    profile = seen.profile.profile
+    profile = evidence.profile.profile
     slow, heaviest = portion(profile, lambda key: any(t.dtype == SLOW for t in key.inputs))
     if slow < SHARE:
         return

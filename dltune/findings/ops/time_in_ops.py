@@ -1,4 +1,4 @@
-"""A step whose time goes to its ops, as it should."""
+"""A step that spends its time in its ops, as it should."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding
 from dltune.documents.profile import PartName
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# of the wall time, outside ops: to remove it all would gain 1.11x, about what spreads allow to be
-# seen. Such a part is pure loss, while ops can only be made faster
+# share of the wall time of a part outside ops; its removal gains 1.11x, about the spread of steps
 WASTE = 0.1
 ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
 
@@ -23,8 +22,8 @@ ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
     fix="Nothing is wrong; `dltune plan threads` can choose a better thread count for each op.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    profile = seen.profile.profile if seen.profile else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    profile = evidence.profile.profile if evidence.profile else None
     if profile is None or not part(profile, "ops"):
         return
     share = part(profile, "ops")

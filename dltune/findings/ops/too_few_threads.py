@@ -1,4 +1,4 @@
-"""Fewer threads than there are cores to spare, for ops that more would make faster."""
+"""Fewer threads than free cores, for ops that more threads make faster."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation
 from dltune.documents.profile import Profile
 from dltune.documents.sections.settings import Choice
-from dltune.findings.cores.allowed import allowed, allowed_together
-from dltune.findings.ops.in_the_job import in_the_job
+from dltune.findings.cores.thread_limits import job_thread_limit, thread_limit
+from dltune.findings.evidence import Evidence
+from dltune.findings.ops.job_times import job_times
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
-from dltune.findings.thread_settings import one_op_at_a_time
+from dltune.findings.thread_settings import sequential_setting
 from dltune.frameworks.capabilities import framework
 
-# of the step: ops were measured one after the other, and the job may run some side by side
+# share of the step; ops were measured one at a time, but the job can run several at once
 SHARE = 0.1
 
 
@@ -30,44 +30,43 @@ SHARE = 0.1
     fix="Set the thread count to the number of free CPUs (OMP_NUM_THREADS, "
     "TF_NUM_INTRAOP_THREADS).",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: what the ops took in the job, less what they take one after the other on as many
-    threads each as is best for all together, of those that cores are left for. Where the job runs
-    them so as well, what was measured one after the other is compared with its like, on the job's
-    own threads: the job's own time is without page faults, say."""
-    if seen.profile is None or measured(seen.profile.profile) < ENOUGH:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find missing threads. The cost is the time of the ops in the job without their measured time
+    on the best thread count that fits on the free cores, one op at a time. If the job also runs one
+    op at a time, both times are measured ones, because the time in the job excludes page faults."""
+    if evidence.profile is None or measured(evidence.profile.profile) < ENOUGH:
         return
-    profile, ops = seen.profile.profile, seen.profile.ops
-    own = profile.settings.intra
-    more = range(own + 1, _room(profile, seen.observation) + 1)
-    tried = [(sum(_seconds(one, threads) for one in ops), threads) for threads in more]
-    alone, threads = min(tried, default=(math.inf, own))
-    step, took, _ = in_the_job(seen, profile)
-    alike = sum(_seconds(one, own) for one in ops)
-    before = min(took, alike)
-    in_turn = profile.settings.inter == 1 and 0 < alone < alike < math.inf
-    less = before * (1 - alone / alike) if in_turn else before - alone
-    share = less / step if step > 0 else 0.0
+    profile, ops = evidence.profile.profile, evidence.profile.ops
+    intra = profile.settings.intra
+    counts = range(intra + 1, _free_cores(profile, evidence.observation) + 1)
+    candidates = [(sum(_seconds(op, threads) for op in ops), threads) for threads in counts]
+    best, threads = min(candidates, default=(math.inf, intra))
+    step, in_job, _ = job_times(evidence, profile)
+    present = sum(_seconds(op, intra) for op in ops)
+    before = min(in_job, present)
+    in_turn = profile.settings.inter == 1 and 0 < best < present < math.inf
+    saved = before * (1 - best / present) if in_turn else before - best
+    share = saved / step if step > 0 else 0.0
     if share < SHARE:
         return
-    main = seen.observation.main if seen.observation else None
+    main = evidence.main
     launcher = framework(main.framework).launcher if main and (main.ranks or 1) > 1 else ""
     yield Finding(
-        title=f"ops use {own} thread{'s' * (own > 1)}, but there are cores for {threads}",
-        evidence=f"one after the other on {threads} threads, the ops take {alone * 1e3:.3g} ms per "
+        title=f"ops use {intra} thread{'s' * (intra > 1)}, but there are cores for {threads}",
+        evidence=f"one after the other on {threads} threads, the ops take {best * 1e3:.3g} ms per "
         "step; "
         + (
-            f"on {own} thread{'s' * (own > 1)} they take {alike * 1e3:.3g} ms"
+            f"on {intra} thread{'s' * (intra > 1)} they take {present * 1e3:.3g} ms"
             if in_turn
-            else f"in the job they take {took * 1e3:.3g} ms"
+            else f"in the job they take {in_job * 1e3:.3g} ms"
         ),
-        fix=f"set {threads} threads: {one_op_at_a_time(seen.framework, threads)}"
+        fix=f"set {threads} threads: {sequential_setting(evidence.framework, threads)}"
         + (
             f"; {launcher} sets one thread for each rank if OMP_NUM_THREADS is not set"
             if launcher
             else ""
         ),
-        seconds=less,
+        seconds=saved,
         share=share,
         gain=Gain(0.0, share),
         confidence="modelled",
@@ -77,34 +76,34 @@ def find(seen: Seen) -> Iterator[Finding]:
 
 
 def _seconds(figures: Figures, threads: int) -> float:
-    """Of a round of the steps; infinite on a number of threads that was not measured. What dltune
-    does not control takes what it took."""
+    """Return the seconds of an op per step; infinite for a thread count that was not measured. Ops
+    that dltune does not control take their time in the job."""
     if not figures.cases:
         return (figures.op.own or 0.0) * figures.op.count
     seconds = figures.on(threads)
     return math.inf if seconds is None else seconds * figures.op.count
 
 
-def _room(profile: Profile, observation: Observation | None) -> int:
-    """Threads that there are cores for, beside the job's other processes, other threads of its own
-    and others on the cores; none where it has ranks, and was not looked at while it ran."""
+def _free_cores(profile: Profile, observation: Observation | None) -> int:
+    """Return the number of cores that other processes and other threads of the job leave free; 0
+    for ranks of a job that was not observed."""
     cores = len(profile.machine.cores)
     if profile.machine.quota is not None:
         cores = min(cores, int(profile.machine.quota))
     main = observation.main if observation else None
     if observation is None or main is None:
-        return 0 if part(profile, "communication") or _sums(profile) else cores
+        return 0 if part(profile, "communication") or _has_collectives(profile) else cores
     ranks = main.ranks or 1
     helpers = [
-        one
-        for one in observation.processes
-        if one is not main and not (ranks > 1 and one.intra is not None)
+        process
+        for process in observation.processes
+        if process is not main and not (ranks > 1 and process.intra is not None)
     ]
-    busy = sum(one.cpu for one in helpers) + observation.host.others
+    busy = sum(process.cpu for process in helpers) + observation.host.others
     busy += max(0.0, main.cpu - profile.settings.intra)
-    left = round((allowed_together(observation) - busy) / ranks)
-    return min(cores, left, allowed(observation))
+    free = round((job_thread_limit(observation) - busy) / ranks)
+    return min(cores, free, thread_limit(observation))
 
 
-def _sums(profile: Profile) -> bool:
+def _has_collectives(profile: Profile) -> bool:
     return any(step.collectives for step in profile.steps)

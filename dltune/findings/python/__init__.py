@@ -1,1 +1,1 @@
-"""Rules on what the job's Python does besides running its steps."""
+"""Rules on Python code that runs outside the steps."""

@@ -1,4 +1,4 @@
-"""Python of the job's own while no op of PyTorch's runs."""
+"""The job's own Python code that runs while no op of PyTorch runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dltune.analysis.parts import wall
 from dltune.analysis.pauses import LONG, pauses
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST, at
-from dltune.findings.python.beside_steps import at_steps
+from dltune.findings.evidence import Evidence
+from dltune.findings.python.beside_steps import step_share
+from dltune.findings.python_samples import MIN_SHARE, significant_share
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -21,28 +21,28 @@ from dltune.findings.seen import Seen
     frameworks=("pytorch",),
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the long pauses before ops; where the job was looked at, no more than the looks
-    that found the main thread in Python of the job's own, of all at steps. A look does not tell an
-    operator of PyTorch's from the line that it is on."""
-    profile = seen.profile.profile if seen.profile else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find long pauses before ops. The cost is their sum. If the main thread was sampled, the cost
+    is at most the share of samples in the job's own Python code, relative to the time in steps. A
+    sample cannot distinguish an operator of PyTorch from the line that calls it."""
+    profile = evidence.profile.profile if evidence.profile else None
     if profile is None or not (whole := wall(profile)):
         return
-    long = [pause for pause in pauses(profile) if pause.seconds >= LONG]
-    share = sum(pause.seconds for pause in long) / whole
+    long_pauses = [pause for pause in pauses(profile) if pause.seconds >= LONG]
+    share = sum(pause.seconds for pause in long_pauses) / whole
     lines = [line for step in profile.steps for line in step.lines]
-    if seen.observation and seen.observation.python:
-        looks = at(seen, "python")
-        share = min(share, looks.share / (at_steps(seen) or 1.0) if looks else 0.0)
-        lines = list(looks.lines) if looks else []
-    if share < LEAST:
+    if evidence.python:
+        samples = significant_share(evidence, "python")
+        share = min(share, samples.share / (step_share(evidence) or 1.0) if samples else 0.0)
+        lines = list(samples.lines) if samples else []
+    if share < MIN_SHARE:
         return
-    most = max(long, key=lambda pause: pause.seconds)
-    place = "between two steps" if most.first else f"before {most.before.name}"
-    often = f"; Python was most often at {lines[0].where}" if lines else ""
+    longest = max(long_pauses, key=lambda pause: pause.seconds)
+    place = "between two steps" if longest.first else f"before {longest.before.name}"
+    location = f"; Python was most often at {lines[0].where}" if lines else ""
     yield Finding(
         title=f"the job's own Python code runs for {share:.0%} of the time, while no op does",
-        evidence=f"the longest pause, {most.seconds * 1e3:.3g} ms, is {place}{often}",
+        evidence=f"the longest pause, {longest.seconds * 1e3:.3g} ms, is {place}{location}",
         fix="run this code less often, or move it into the workers of a DataLoader",
         seconds=share * whole,
         share=share,

@@ -1,4 +1,4 @@
-"""The job's own Python between the steps."""
+"""The job's own Python code between the steps."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Line, Profile
-from dltune.findings.looked import LEAST
+from dltune.findings.evidence import Evidence
 from dltune.findings.python import denormals
-from dltune.findings.python.own_lines import own_share
+from dltune.findings.python.script_share import script_share
+from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# of the looks at Python, to be worth naming
+# share of the samples; other lines are not named
 LINE_SHARE = 0.2
 
 
@@ -25,14 +25,14 @@ LINE_SHARE = 0.2
     "thread.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it, and at nothing that is known, without
-    those in which it waited for storage, or for the lock of a generator's Python. Where the job was
-    not looked at while it ran: the time between executions, whatever Python did in it."""
-    if any(denormals.find(seen)):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find the job's own Python code. The cost is its share of the samples of the main thread,
+    without waits for storage and for the interpreter's lock of a generator. Without samples, the
+    cost is the time between executions."""
+    if any(denormals.find(evidence)):
         return
-    if found := own_share(seen):
-        python, share = found
+    if script := script_share(evidence):
+        python, share = script
         lines = " and ".join(f"{line.where} ({line.share:.0%})" for line in python.lines[:2])
         yield Finding(
             title=f"the job's own Python code runs between the steps for {share:.0%} of the time",
@@ -45,15 +45,15 @@ def find(seen: Seen) -> Iterator[Finding]:
             gain=Gain(0.0, share),
             confidence="measured",
         )
-    elif seen.profile and (seen.observation is None or seen.observation.python is None):
-        yield from _profiled(seen.profile.profile)
+    elif evidence.profile and evidence.python is None:
+        yield from _profiled(evidence.profile.profile)
 
 
 def _profiled(profile: Profile) -> Iterator[Finding]:
     share = part(profile, "python")
-    if share < LEAST:
+    if share < MIN_SHARE:
         return
-    lines = _lines([line for step in profile.steps for line in step.lines])
+    lines = _name_lines([line for step in profile.steps for line in step.lines])
     yield Finding(
         title=f"Python runs between the steps for {share:.0%} of the wall time",
         evidence=f"Python was most often at {lines}"
@@ -70,8 +70,8 @@ def _profiled(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _lines(lines: list[Line]) -> str:
-    ordered = sorted(lines, key=lambda line: line.share, reverse=True)
+def _name_lines(lines: list[Line]) -> str:
+    by_share = sorted(lines, key=lambda line: line.share, reverse=True)
     return " and ".join(
-        f"{line.where} ({line.share:.0%})" for line in ordered[:2] if line.share >= LINE_SHARE
+        f"{line.where} ({line.share:.0%})" for line in by_share[:2] if line.share >= LINE_SHARE
     )

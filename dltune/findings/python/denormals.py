@@ -1,4 +1,4 @@
-"""Computing with denormal numbers, which take many CPUs many times as long."""
+"""Denormal numbers, with which many CPUs compute many times as slowly."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dltune.documents.finding import Confidence, Finding, Gain
 from dltune.documents.observation import Graphs
 from dltune.documents.profile import Ratio
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import at_any, costs, often
-from dltune.findings.python.own_lines import own_share
+from dltune.findings.evidence import Evidence
+from dltune.findings.python.script_share import script_share
+from dltune.findings.python_samples import is_significant, most_often, shares_of
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.frameworks.capabilities import framework
 
-# looks, and the share of them that found such numbers: a few underflow in many programs
-LEAST_LOOKS, MOST = 4, 0.8
+# samples, and the share of them with denormals; a few denormals occur in many programs
+MIN_SAMPLES, MIN_SHARE = 4, 0.8
 
 
 @rule(
@@ -26,73 +26,77 @@ LEAST_LOOKS, MOST = 4, 0.8
     fix="Treat them as zero (torch.set_flush_denormal(True)), or add a tiny number (1e-20) where "
     "values decay.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Of PyTorch, whose ops the main thread runs, its cost is what a step loses where they are
-    taken for zero, or, where that was not tried, all of the job's Python at most. Of TensorFlow,
-    whose threads flush such numbers, it is the Python between the steps."""
-    graphs = everywhere(seen)
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find denormal numbers in the main thread. PyTorch runs ops in this thread: the cost is the
+    measured saving if denormals count as zero, or else at most the job's whole Python time.
+    TensorFlow's own threads flush denormals: the cost is the Python time between the steps."""
+    graphs = graphs_with_denormals(evidence)
     if graphs is None:
         return
-    looks = (
+    samples = (
         f"in {graphs.denormal} of {graphs.denormal_looks} samples, the main thread had used "
         "denormal numbers (below 1.2e-38 in float32), which slow the CPU down"
     )
-    if in_ops(seen):
-        yield from _tried(graphs.flushed, looks) if graphs.flushed else _untried(seen, looks)
-    elif python := own_share(seen):
-        share, evidence = python[1], looks + often(python[0])
+    if are_in_ops(evidence):
+        yield from (
+            _measured(graphs.flushed, samples) if graphs.flushed else _estimated(evidence, samples)
+        )
+    elif script := script_share(evidence):
+        share, details = script[1], samples + most_often(script[0])
         yield Finding(
             title=f"Python computes with denormal numbers between the steps for {share:.0%} of "
             "the time",
-            evidence=evidence,
+            evidence=details,
             fix="set such small values to zero, or add a tiny number (1e-20) where they decay",
             share=share,
             gain=Gain(0.0, share),
         )
 
 
-def in_ops(seen: Seen) -> bool:
-    """Whether ops of the main thread used denormal numbers all the time."""
-    flushed = framework(seen.framework).treats_denormals_as_zero
-    return not flushed and everywhere(seen) is not None
+def are_in_ops(evidence: Evidence) -> bool:
+    """Return whether ops of the main thread used denormal numbers all the time."""
+    is_flushed = framework(evidence.framework).treats_denormals_as_zero
+    return not is_flushed and graphs_with_denormals(evidence) is not None
 
 
-def everywhere(seen: Seen) -> Graphs | None:
-    """What was seen of graphs, where the main thread used denormal numbers all the time."""
-    graphs = seen.observation.graphs if seen.observation else None
-    if graphs is None or graphs.denormal_looks < LEAST_LOOKS:
+def graphs_with_denormals(evidence: Evidence) -> Graphs | None:
+    """Return the graphs if the main thread used denormal numbers all the time."""
+    graphs = evidence.graphs
+    if graphs is None or graphs.denormal_looks < MIN_SAMPLES:
         return None
-    return graphs if graphs.denormal >= MOST * graphs.denormal_looks else None
+    return graphs if graphs.denormal >= MIN_SHARE * graphs.denormal_looks else None
 
 
-def _tried(flushed: Ratio, looks: str) -> Iterator[Finding]:
-    """Nothing where it may bring nothing."""
+def _measured(flushed: Ratio, samples: str) -> Iterator[Finding]:
+    """Find the measured cost; none if its confidence interval includes zero."""
     if flushed.high < 1:
         gain = Gain(1 - flushed.high, 1 - flushed.low)
-        evidence = (
-            f"{looks}; if they count as zero, a step takes {flushed.median:.2f} times as long"
+        details = (
+            f"{samples}; if they count as zero, a step takes {flushed.median:.2f} times as long"
         )
-        yield _of_ops("", evidence, 1 - flushed.median, gain, "measured")
+        yield _make_finding("", details, 1 - flushed.median, gain, "measured")
 
 
-def _untried(seen: Seen, looks: str) -> Iterator[Finding]:
-    at = at_any(seen, "eager", "python")
-    share = min(1.0, sum(one.share for one in at))
-    if costs(seen, share):
-        evidence = looks + often(max(at, key=lambda one: one.share))
+def _estimated(evidence: Evidence, samples: str) -> Iterator[Finding]:
+    shares = shares_of(evidence, "eager", "python")
+    share = min(1.0, sum(each.share for each in shares))
+    if is_significant(evidence, share):
+        details = samples + most_often(max(shares, key=lambda each: each.share))
         when = f" for up to {share:.0%} of the time"
-        yield _of_ops(when, evidence, share, Gain(0.0, share), "rule")
+        yield _make_finding(when, details, share, Gain(0.0, share), "rule")
 
 
-def _of_ops(when: str, evidence: str, share: float, gain: Gain, sure: Confidence) -> Finding:
+def _make_finding(
+    when: str, details: str, share: float, gain: Gain, confidence: Confidence
+) -> Finding:
     return Finding(
         title=f"PyTorch's ops compute with denormal numbers{when}",
-        evidence=evidence,
+        evidence=details,
         fix="call torch.set_flush_denormal(True) before the first op: denormal numbers then "
         "count as zero",
         share=share,
         gain=gain,
-        confidence=sure,
+        confidence=confidence,
         apply=(Choice("denormals", "flushed"),),
         try_next=("denormals",),
     )

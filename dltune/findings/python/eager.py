@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import LEAST, at_any, often, runs_graphs
+from dltune.findings.evidence import Evidence
+from dltune.findings.python_samples import MIN_SHARE, most_often, runs_graphs, shares_of
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 SHARE = 0.2  # of the time
 
@@ -19,24 +19,23 @@ SHARE = 0.2  # of the time
     fix="Put the training step into a tf.function (Keras: run_eagerly=False).",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost, at most: what Python takes between such ops."""
-    observation = seen.observation
-    graphs = observation.graphs if observation else None
-    if observation is None or graphs is None or runs_graphs(seen):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find eager steps. The cost is at most the Python time between the ops."""
+    observation = evidence.observation
+    graphs = evidence.graphs
+    if observation is None or graphs is None or runs_graphs(evidence):
         return
     eager = min(1.0, graphs.eager / observation.seconds)
-    at = at_any(seen, "eager", "python", "fit")
-    if eager < SHARE or not at:
+    shares = shares_of(evidence, "eager", "python", "fit")
+    if eager < SHARE or not shares:
         return
-    share = sum(one.share for one in at)
-    between = max(0.0, share - eager)
-    if between < LEAST:
+    between = max(0.0, sum(each.share for each in shares) - eager)
+    if between < MIN_SHARE:
         return
     yield Finding(
         title="the job runs its ops eagerly, one by one",
         evidence=f"no graph ran; single ops took {eager:.0%} of the time, and Python between them "
-        f"{between:.0%}{often(max(at, key=lambda one: one.share))}",
+        f"{between:.0%}{most_often(max(shares, key=lambda each: each.share))}",
         fix="put the training step into a tf.function (Keras: run_eagerly=False)",
         share=between,
         gain=Gain(0.0, between),

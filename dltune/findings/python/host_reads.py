@@ -1,13 +1,13 @@
-"""Figures taken out of tensors in Python."""
+"""Values of tensors that Python reads between the steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import at_any, costs, often, runs_graphs
+from dltune.findings.evidence import Evidence
+from dltune.findings.python_samples import is_significant, most_often, runs_graphs, shares_of
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -17,26 +17,26 @@ from dltune.findings.seen import Seen
     fix="Keep metrics in the step's tf.function, and read them every hundredth step.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it."""
-    found = at_any(seen, "reading", "eager")
-    share = sum(one.share for one in found)
-    if not costs(seen, share) or not runs_graphs(seen):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find reading of tensors and single ops. The cost is the share of samples in them."""
+    shares = shares_of(evidence, "reading", "eager")
+    share = sum(each.share for each in shares)
+    if not is_significant(evidence, share) or not runs_graphs(evidence):
         return
-    most = max(found, key=lambda one: one.share)
-    reads = most.activity == "reading"
+    largest = max(shares, key=lambda each: each.share)
+    is_reading = largest.activity == "reading"
     yield Finding(
         title=f"Python reads values of tensors between the steps for {share:.0%} of the time"
-        if reads
+        if is_reading
         else f"Python runs single ops between the steps for {share:.0%} of the time",
         evidence=(
             "the job calls .numpy() or float(), or converts tensors otherwise"
-            if reads
+            if is_reading
             else "each op is called by itself, outside the step's graph"
         )
-        + often(most),
+        + most_often(largest),
         fix="keep metrics in the step's tf.function, and read them every hundredth step"
-        if reads
+        if is_reading
         else "move these ops into the step's tf.function, or into the input pipeline",
         share=share,
         gain=Gain(0.0, share),

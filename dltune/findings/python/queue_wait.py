@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.findings.looked import at, where
+from dltune.findings.evidence import Evidence
+from dltune.findings.python_samples import at_line, significant_share
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -17,15 +17,15 @@ from dltune.findings.seen import Seen
     fix="Let more workers prepare what the steps need (processes for Python code), and let the "
     "queue hold several batches.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread at it."""
-    queue = at(seen, "queue")
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find waits for a queue. The cost is their share of the samples of the main thread."""
+    queue = significant_share(evidence, "queue")
     if queue:
         yield Finding(
             title=f"the job waits for another of its threads or processes for {queue.share:.0%} "
             "of the time",
             evidence=f"in {queue.share:.0%} of the samples, the main thread waited for a "
-            f"queue{where(queue)} and no step ran",
+            f"queue{at_line(queue)} and no step ran",
             fix="let more workers prepare what the steps need (processes for Python code), and "
             "let the queue hold several batches",
             share=queue.share,

@@ -1,4 +1,4 @@
-"""Steps that are over sooner than what Keras or the call itself does around each."""
+"""Steps that are shorter than the work of Keras, or of the call, around each step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Share
 from dltune.documents.sections.settings import Choice
-from dltune.findings.looked import at, shares, where
+from dltune.findings.evidence import Evidence
+from dltune.findings.python_samples import activity_shares, at_line, significant_share
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# steps in one execution, after which little of Python's part is left
-AT_ONCE = 64
+# steps per execution, with which the share of Python is small
+STEPS = 64
 
 
 @rule(
@@ -24,31 +24,35 @@ AT_ONCE = 64
     fix="Run several steps per execution (compile(steps_per_execution=64)), or use larger batches.",
     frameworks=("tensorflow",),
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """Its cost: the looks that found the main thread in Keras' loop, and in no step; or, when it is
-    more, the time between executions of which the looks name nothing else. A look does not tell the
-    call of a step from the step."""
-    fit = at(seen, "fit")
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find short steps. The cost is the share of samples in Keras' loop outside a step or, if that
+    is more, the time between executions without the other sampled activities. A sample cannot
+    distinguish the call of a step from the step."""
+    fit = significant_share(evidence, "fit")
     if fit:
-        share = max(fit.share, _between(seen) - sum(map(_else, shares(seen).values())))
+        share = max(
+            fit.share,
+            _between_executions(evidence)
+            - sum(map(_other_activity, activity_shares(evidence).values())),
+        )
         yield Finding(
             title=f"Keras' training loop takes {share:.0%} of the time, because the steps are "
             "short",
             evidence=f"in {fit.share:.0%} of the samples, the main thread was in fit but in no "
-            f"step{_ops(seen)}",
-            fix=f"run several steps per execution (compile(steps_per_execution={AT_ONCE})), or "
+            f"step{_describe_ops(evidence)}",
+            fix=f"run several steps per execution (compile(steps_per_execution={STEPS})), or "
             "use larger batches; callbacks then run once per execution",
             share=share,
             gain=Gain(0.5 * share, share),
             confidence="measured",
-            apply=(Choice("steps_per_execution", str(AT_ONCE)),),
+            apply=(Choice("steps_per_execution", str(STEPS)),),
             try_next=("steps_per_execution",),
         )
-    elif call := at(seen, "call"):
+    elif call := significant_share(evidence, "call"):
         yield Finding(
             title=f"the calls of short steps take {call.share:.0%} of the time",
             evidence="the main thread was in TensorFlow's Python code before and after the step"
-            f"{where(call)}{_ops(seen)}",
+            f"{at_line(call)}{_describe_ops(evidence)}",
             fix="run several steps in one call (loop over batches in the tf.function: for batch "
             "in dataset), or use larger batches; pass tensors, because arrays are converted at "
             "each call",
@@ -58,16 +62,16 @@ def find(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _between(seen: Seen) -> float:
-    return part(seen.profile.profile, "python") if seen.profile else 0.0
+def _between_executions(evidence: Evidence) -> float:
+    return part(evidence.profile.profile, "python") if evidence.profile else 0.0
 
 
-def _else(share: Share) -> float:
+def _other_activity(share: Share) -> float:
     return 0.0 if share.activity in ("fit", "step") else share.share
 
 
-def _ops(seen: Seen) -> str:
-    if seen.profile is None:
+def _describe_ops(evidence: Evidence) -> str:
+    if evidence.profile is None:
         return ""
-    profile = seen.profile.profile
+    profile = evidence.profile.profile
     return f"; ops run for {part(profile, 'ops') * unrecorded(profile) * 1e3:.3g} ms per step"

@@ -1,10 +1,11 @@
-"""Background threads that are as they should be."""
+"""Background threads that do not slow down the job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.ranks import (
     crowded_ranks,
     failed_rank,
@@ -16,10 +17,9 @@ from dltune.findings.ranks import (
     unseen_background,
 )
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# what keeps it from being said
-_OTHERWISE = (
+# rules that report a slow background thread
+_PROBLEMS = (
     failed_rank,
     hanging_rank,
     unseen_background,
@@ -37,9 +37,9 @@ _OTHERWISE = (
     summary="The communication threads do not slow down the job.",
     fix="Nothing has to be done.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    report = seen.horovod
-    if not report or not report.ranks or any(any(rule.find(seen)) for rule in _OTHERWISE):
+def find(evidence: Evidence) -> Iterator[Finding]:
+    report = evidence.horovod
+    if not report or not report.ranks or any(any(rule.find(evidence)) for rule in _PROBLEMS):
         return
     threads = [rank.thread for rank in report.ranks if rank.thread]
     cpu = max((thread.cpu for thread in threads), default=0.0)
@@ -47,6 +47,5 @@ def find(seen: Seen) -> Iterator[Finding]:
     yield Finding(
         title=f"{report.ranks[0].library}'s background threads do not slow down the job",
         evidence=f"the busiest uses {cpu:.1%} of a core, and waits for a core at most {wait:.1%} "
-        "of the "
-        "time; dltune profile measures the ops",
+        "of the time; dltune profile measures the ops",
     )

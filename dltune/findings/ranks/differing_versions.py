@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank, names
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -16,16 +16,17 @@ from dltune.findings.seen import Seen
     summary="Ranks run different versions of Horovod, PyTorch or MPI.",
     fix="Install the same version everywhere.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    ranks = seen.horovod.ranks if seen.horovod else ()
-    for what, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
-        found: dict[str, list[Rank]] = {}
-        for rank in ranks:
-            if version := getattr(rank, what):
-                found.setdefault(version, []).append(rank)
-        if len(found) > 1:
+def find(evidence: Evidence) -> Iterator[Finding]:
+    for field, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
+        ranks: dict[str, list[Rank]] = {}
+        for rank in evidence.ranks:
+            if version := getattr(rank, field):
+                ranks.setdefault(version, []).append(rank)
+        if len(ranks) > 1:
             yield Finding(
                 title=f"ranks run different versions of {name}",
-                evidence="; ".join(f"{version}: {names(of)}" for version, of in found.items()),
+                evidence="; ".join(
+                    f"{version}: {names(group)}" for version, group in ranks.items()
+                ),
                 fix="install the same version everywhere: the formats of their messages can differ",
             )

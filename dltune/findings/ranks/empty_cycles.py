@@ -1,14 +1,14 @@
-"""Cycles so short that nearly all find nothing to transfer."""
+"""Horovod's cycles, if they are so short that nearly all transfer nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# share of cycles that transfer nothing, and cycles a second
+# share of cycles that transfer nothing, and cycles per second
 EMPTY, MANY = 0.95, 200
 
 
@@ -19,16 +19,14 @@ EMPTY, MANY = 0.95, 200
     fix="Make cycles longer (HOROVOD_CYCLE_TIME, dltune plan allreduce).",
     order=3,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    timeline = seen.horovod.timeline if seen.horovod else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    timeline = evidence.timeline
     cycles = timeline.cycles if timeline else None
     if cycles and cycles.empty is not None and cycles.empty > EMPTY and cycles.rate > MANY:
         yield Finding(
             title=f"{cycles.empty:.0%} of cycles transfer nothing",
             evidence=f"{cycles.rate:.0f} cycles/s at HOROVOD_CYCLE_TIME {cycles.setting * 1e3:g} "
-            "ms, "
-            "and each asks every rank for its ready gradients",
+            "ms, and each asks every rank for its ready gradients",
             fix="make cycles longer: dltune plan allreduce chooses HOROVOD_CYCLE_TIME, and over "
-            "MPI lets "
-            "the thread rest until there is something to send",
+            "MPI lets the thread rest until there is something to send",
         )

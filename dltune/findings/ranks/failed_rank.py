@@ -1,4 +1,4 @@
-"""Ranks that failed: the first of them is the cause, whatever the others say."""
+"""Ranks that failed. The first one is the cause, whatever the errors of the others are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.job.last_words import tells_of_another
 from dltune.words import signal_name
 
@@ -18,39 +18,37 @@ from dltune.words import signal_name
     summary="A rank failed; the first one to fail is the cause.",
     fix="Read the output of the rank that failed first.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    dead = sorted(
-        (
-            rank
-            for rank in (seen.horovod.ranks if seen.horovod else ())
-            if rank.ended_after is not None and rank.ended != 0
-        ),
+def find(evidence: Evidence) -> Iterator[Finding]:
+    ended = sorted(
+        (rank for rank in evidence.ranks if rank.ended_after is not None and rank.ended != 0),
         key=lambda rank: rank.ended_after or 0.0,
     )
-    failed = [rank for rank in dead if rank.ended is not None or rank.error or len(dead) > 1]
+    failed = [rank for rank in ended if rank.ended is not None or rank.error or len(ended) > 1]
     if not failed:
         return
-    # an exception that Horovod raises because another rank is gone is not the cause
-    own = [rank for rank in failed if not (rank.error and tells_of_another(rank.error))]
-    first = (own or failed)[0]
-    rest = [rank for rank in failed if rank is not first]
-    how = f"rank {first.rank} (pid {first.pid} on {first.host}) {_how(first)}"
-    told = "; ".join(
-        f"rank {rank.rank} {_how(rank)} "
+    # an exception that Horovod raises because another rank has ended is not the cause
+    causes = [rank for rank in failed if not (rank.error and tells_of_another(rank.error))]
+    first = (causes or failed)[0]
+    others = [rank for rank in failed if rank is not first]
+    description = f"rank {first.rank} (pid {first.pid} on {first.host}) {_describe_end(first)}"
+    later = "; ".join(
+        f"rank {rank.rank} {_describe_end(rank)} "
         f"{(rank.ended_after or 0.0) - (first.ended_after or 0.0):+.2f} s later"
-        for rank in rest
+        for rank in others
     )
     yield Finding(
-        title=f"rank {first.rank} failed first" + (", and the others followed" if rest else ""),
-        evidence=how + f" after {first.ended_after or 0.0:.1f} s" + (f"; {told}" if told else ""),
+        title=f"rank {first.rank} failed first" + (", and the others followed" if others else ""),
+        evidence=description
+        + f" after {first.ended_after or 0.0:.1f} s"
+        + (f"; {later}" if later else ""),
         fix=f"read the output of rank {first.rank}"
-        + (": the errors of the other ranks only report that it is gone" if rest else ""),
-        share=1.0,  # the job does not go on
+        + (": the errors of the other ranks only report that it is gone" if others else ""),
+        share=1.0,  # the job does not continue
         confidence="measured",
     )
 
 
-def _how(rank: Rank) -> str:
+def _describe_end(rank: Rank) -> str:
     if rank.error:
         return f"failed with {rank.error}"
     if rank.ended is None:

@@ -1,4 +1,4 @@
-"""A rank that hangs holds up all others in the next collective."""
+"""A rank that hangs, so that all others wait in the next collective."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -16,8 +16,8 @@ from dltune.findings.seen import Seen
     summary="A rank hangs, and all other ranks wait for it.",
     fix="Find the line where the rank hangs (py-spy dump).",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    hanging = [rank for rank in (seen.horovod.ranks if seen.horovod else ()) if rank.stuck]
+def find(evidence: Evidence) -> Iterator[Finding]:
+    hanging = [rank for rank in evidence.ranks if rank.stuck]
     if not hanging:
         return
     yield Finding(

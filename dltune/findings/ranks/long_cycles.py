@@ -1,16 +1,15 @@
-"""Cycles so long that gradients wait for the next one."""
+"""Horovod's cycles, if they are so long that gradients wait for the next cycle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 from dltune.words import milliseconds
 
-# a cycle over a batch's transfer, beyond which it is the waiting for a cycle that takes time; and
-# the share of a cycle that a batch waits
+# length of a cycle relative to the transfer of a batch, and the share of a cycle that a batch waits
 LONG_CYCLE, WAITS = 2.0, 0.5
 
 
@@ -21,8 +20,8 @@ LONG_CYCLE, WAITS = 2.0, 0.5
     fix="Make cycles shorter (HOROVOD_CYCLE_TIME).",
     order=3,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    timeline = seen.horovod.timeline if seen.horovod else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    timeline = evidence.timeline
     if timeline is None or (cycles := timeline.cycles) is None:
         return
     transfer, queue = timeline.transfer.median, timeline.queue.median

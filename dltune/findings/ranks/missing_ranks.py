@@ -1,12 +1,12 @@
-"""Ranks that no report was made of."""
+"""Ranks of the job that are not in the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -16,10 +16,9 @@ from dltune.findings.seen import Seen
     fix="Make a report on each host at the same time, and merge the reports.",
     order=5,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    ranks = seen.horovod.ranks if seen.horovod else ()
-    size = max((rank.size for rank in ranks), default=0)
-    missing = sorted(set(range(size)) - {rank.rank for rank in ranks})
+def find(evidence: Evidence) -> Iterator[Finding]:
+    size = max((rank.size for rank in evidence.ranks), default=0)
+    missing = sorted(set(range(size)) - {rank.rank for rank in evidence.ranks})
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         yield Finding(

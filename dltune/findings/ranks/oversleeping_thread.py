@@ -1,4 +1,4 @@
-"""A background thread that wakes up later than it asked, so that all ranks wait for it."""
+"""A background thread that wakes up too late, so that all ranks wait for it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# how late one sleep in twenty is, as a share of HOROVOD_CYCLE_TIME (of a millisecond at least: less
-# is a timer's slack), so that a cycle takes half as long again
-OVERSLEPT, LEAST_CYCLE = 0.5, 1e-3
-# sleeps of which one in twenty is more than one or two
-MANY_SLEEPS = 60
+# delay of 5 % of the sleeps as a share of HOROVOD_CYCLE_TIME, which makes a cycle 1.5 times as
+# long; relative to at least MIN_CYCLE seconds, because timers have slack
+LATE, MIN_CYCLE = 0.5, 1e-3
+# sleeps, so that 5 % are more than one or two
+MIN_SLEEPS = 60
 
 
 @rule(
@@ -23,26 +23,26 @@ MANY_SLEEPS = 60
     fix="Give the background thread its own core (dltune plan allreduce).",
     order=2,
 )
-def find(seen: Seen) -> Iterator[Finding]:
+def find(evidence: Evidence) -> Iterator[Finding]:
     late = [
-        (slept.p95, rank, rank.cycles, slept)
-        for rank in (seen.horovod.ranks if seen.horovod else ())
+        (delay.p95, rank, rank.cycles, delay)
+        for rank in evidence.ranks
         if rank.cycles
-        and (slept := rank.cycles.oversleep)
-        and slept.samples >= MANY_SLEEPS
-        and slept.p95 is not None
-        and slept.p95 > OVERSLEPT * max(rank.cycles.setting, LEAST_CYCLE)
+        and (delay := rank.cycles.oversleep)
+        and delay.samples >= MIN_SLEEPS
+        and delay.p95 is not None
+        and delay.p95 > LATE * max(rank.cycles.setting, MIN_CYCLE)
     ]
     if not late:
         return
-    p95, rank, cycles, slept = max(late, key=lambda one: one[0])
+    p95, rank, cycles, delay = max(late, key=lambda thread: thread[0])
     yield Finding(
-        title=f"the background thread of {names([one[1] for one in late])} oversleeps: 5 % of its "
-        f"sleeps last more than {p95 * 1e3:.1f} ms too long",
-        evidence=f"rank {rank.rank}, {slept.samples} sleeps: it wakes up "
-        f"{(slept.median or 0) * 1e3:.2f} ms "
-        f"late at the median, {(slept.max or 0) * 1e3:.1f} ms at most; HOROVOD_CYCLE_TIME is "
-        f"{cycles.setting * 1e3:g} ms; all ranks wait for it in the next collective",
+        title=f"the background thread of {names([each for _, each, *_ in late])} oversleeps: 5 % "
+        f"of its sleeps last more than {p95 * 1e3:.1f} ms too long",
+        evidence=f"rank {rank.rank}, {delay.samples} sleeps: it wakes up "
+        f"{(delay.median or 0) * 1e3:.2f} ms late at the median, {(delay.max or 0) * 1e3:.1f} ms "
+        f"at most; HOROVOD_CYCLE_TIME is {cycles.setting * 1e3:g} ms; all ranks wait for it in the "
+        "next collective",
         fix="give the background thread its own core, or let all ranks sleep at the same time: "
         "dltune plan allreduce",
     )

@@ -1,6 +1,6 @@
-"""A background thread that waits by spinning, on a core that the ops want.
+"""A background thread that waits by spinning on a core that the ops need.
 
-The thesis finds it busy-waiting inside MPI_Allreduce for 60 to 90 % of the time (section 6.2.5).
+In the thesis (section 6.2.5), it waits actively inside MPI_Allreduce for 60 to 90 % of the time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import Rank, names
 from dltune.documents.sections.settings import Choice
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# a thread that blocks when it has nothing to do takes a few % of a core for 1,000 cycles a second;
-# one that takes more than this, more than three quarters of it in user space, waits by spinning
-SPINS, IN_USER = 0.15, 0.75
+# share of a core, and the share of that in user space, above which a thread waits by spinning; a
+# thread that blocks instead uses a few per cent of a core for 1,000 cycles per second
+MIN_CPU, MIN_USER = 0.15, 0.75
 
 
 @rule(
@@ -26,31 +26,25 @@ SPINS, IN_USER = 0.15, 0.75
     "fewer intra-op threads.",
     order=1,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """The cost: what compute threads would have run on the spinning thread's core, of the time that
-    the rank's threads run or are ready to."""
-    spinners = [
-        (rank, rank.thread)
-        for rank in (seen.horovod.ranks if seen.horovod else ())
-        if rank.thread and spins(rank)
-    ]
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find spinning threads. The cost is the time that compute threads could have run on the core
+    of the spinning thread, as a share of the runnable time of the rank's threads."""
+    spinners = [(rank, rank.thread) for rank in evidence.ranks if rank.thread and is_spinning(rank)]
     if not spinners:
         return
-    rank, thread = max(spinners, key=lambda one: one[1].cpu)
-    starved = _starved(rank)
-    wait = f"; its compute threads wait for {starved:.2f} of a core" if starved else ""
-    share = denied(rank) / rank.wanting
+    rank, thread = max(spinners, key=lambda spinner: spinner[1].cpu)
+    waiting = _waiting_cores(rank)
+    wait = f"; its compute threads wait for {waiting:.2f} of a core" if waiting else ""
+    share = denied_cores(rank) / rank.wanting
     yield Finding(
-        title=f"the background thread of {names([one for one, _ in spinners])} spins: up to "
+        title=f"the background thread of {names([each for each, _ in spinners])} spins: up to "
         f"{thread.cpu:.0%} of a core",
         evidence=f"rank {rank.rank}: thread {thread.tid}, {thread.user / thread.cpu:.0%} of it in "
-        "user "
-        f"space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
+        f"user space, {thread.cpu / max(rank.cpu, 1e-9):.0%} of what the rank uses{wait}",
         fix="set OMPI_MCA_mpi_yield_when_idle=1, or let dltune plan allreduce replace MPI's "
-        "polling by "
-        "short sleeps"
+        "polling by short sleeps"
         if rank.controller == "mpi"
-        else f"{fewer_threads(rank)}: the thread adds up gradients and needs a core"
+        else f"{fewer_threads_fix(rank)}: the thread adds up gradients and needs a core"
         if rank.pytorch
         else "use longer cycles (HOROVOD_CYCLE_TIME) or larger bins: over gloo the thread polls "
         "for work all the time",
@@ -61,22 +55,24 @@ def find(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def fewer_threads(rank: Rank) -> str:
+def fewer_threads_fix(rank: Rank) -> str:
     """Return the fix that leaves part of a core free in each PyTorch rank."""
     if rank.settings.get("OMP_NUM_THREADS") == "1":
         return "start fewer ranks on the node (each has only one intra-op thread)"
     return "give each rank one intra-op thread less (OMP_NUM_THREADS)"
 
 
-def spins(rank: Rank) -> bool:
+def is_spinning(rank: Rank) -> bool:
+    """Return whether the rank's background thread waits by spinning."""
     thread = rank.thread
-    return thread is not None and thread.cpu > SPINS and thread.user > IN_USER * thread.cpu
+    return thread is not None and thread.cpu > MIN_CPU and thread.user > MIN_USER * thread.cpu
 
 
-def denied(rank: Rank) -> float:
-    """Of a core: what the rank's compute threads wait for while its background thread spins."""
-    return min(rank.thread.cpu, _starved(rank)) if rank.thread and spins(rank) else 0.0
+def denied_cores(rank: Rank) -> float:
+    """Return the cores that compute threads of the rank wait for while its thread spins."""
+    return min(rank.thread.cpu, _waiting_cores(rank)) if rank.thread and is_spinning(rank) else 0.0
 
 
-def _starved(rank: Rank) -> float:
+def _waiting_cores(rank: Rank) -> float:
+    """Return the number of cores that the compute threads wait for."""
     return sum(thread.wait or 0.0 for thread in rank.threads if thread.role == "compute")

@@ -1,4 +1,4 @@
-"""What recording Horovod's timeline takes."""
+"""The core that recording of Horovod's timeline uses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import WRITER
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -17,9 +17,8 @@ from dltune.findings.seen import Seen
     fix="Switch the timeline off while you measure step times.",
     order=4,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    report = seen.horovod
-    for rank in report.ranks if report and report.timeline else ():
+def find(evidence: Evidence) -> Iterator[Finding]:
+    for rank in evidence.ranks if evidence.timeline else ():
         for thread in rank.threads:
             if thread.name == WRITER:
                 yield Finding(

@@ -1,12 +1,12 @@
-"""A timeline whose writer was ended."""
+"""A timeline that ends in the middle of a record."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -16,8 +16,8 @@ from dltune.findings.seen import Seen
     fix="Let the job end normally; the figures cover the time before.",
     order=3,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    timeline = seen.horovod.timeline if seen.horovod else None
+def find(evidence: Evidence) -> Iterator[Finding]:
+    timeline = evidence.timeline
     if timeline and timeline.truncated:
         yield Finding(
             title="the timeline ends in the middle of a record",

@@ -1,4 +1,4 @@
-"""A rank that works more than the others, which wait for it in every step."""
+"""A rank with more work than the others, which wait for it in every step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
-# a rank's CPU time over the median of ranks; shares of cores below which nothing can be told
+# CPU time of a rank relative to the median; share of a core below which ranks cannot be compared
 UNEVEN, IDLE = 1.3, 0.05
 
 
@@ -20,9 +20,10 @@ UNEVEN, IDLE = 1.3, 0.05
     fix="Give ranks equal batches and cores, and keep extra work of rank 0 short.",
     order=2,
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    """The cost: of a step as long as the busiest rank's work, what even parts would save."""
-    report = seen.horovod
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """Find the busiest rank. The cost is the time that even work would save, if a step takes as
+    long as the work of this rank."""
+    report = evidence.horovod
     if report is None or report.partial:
         return
     compute = {
@@ -31,15 +32,14 @@ def find(seen: Seen) -> Iterator[Finding]:
     }
     if len(compute) < 2:
         return
-    middle = statistics.median_low(compute.values())
-    most = max(compute, key=lambda rank: compute[rank])
-    if middle > IDLE and compute[most] > UNEVEN * middle:
-        share = 1 - statistics.fmean(compute.values()) / compute[most]
+    median = statistics.median_low(compute.values())
+    busiest = max(compute, key=lambda rank: compute[rank])
+    if median > IDLE and compute[busiest] > UNEVEN * median:
+        share = 1 - statistics.fmean(compute.values()) / compute[busiest]
         yield Finding(
-            title=f"rank {most} has more work than the others",
-            evidence=f"its threads for computation, input and Python use {compute[most]:.2f} "
-            "cores, the "
-            f"median of all ranks is {middle:.2f}; the others wait for it in each step",
+            title=f"rank {busiest} has more work than the others",
+            evidence=f"its threads for computation, input and Python use {compute[busiest]:.2f} "
+            f"cores, the median of all ranks is {median:.2f}; the others wait for it in each step",
             fix="give ranks equal batches and equal cores, and keep extra work of rank 0 "
             "(logging, checkpoints) short",
             share=share,

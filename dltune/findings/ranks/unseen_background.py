@@ -1,4 +1,4 @@
-"""Ranks whose background thread was not found, so that the report cannot tell of it."""
+"""Ranks whose background thread was not found, so that it is not in the report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
+from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.findings.seen import Seen
 
 
 @rule(
@@ -16,9 +16,8 @@ from dltune.findings.seen import Seen
     summary="The communication thread of a rank was not found.",
     fix="Watch the job while it trains.",
 )
-def find(seen: Seen) -> Iterator[Finding]:
-    ranks = seen.horovod.ranks if seen.horovod else ()
-    without = [rank for rank in ranks if rank.background is None]
+def find(evidence: Evidence) -> Iterator[Finding]:
+    without = [rank for rank in evidence.ranks if rank.background is None]
     if without:
         yield Finding(
             title=f"no background thread was found in {names(without)}",

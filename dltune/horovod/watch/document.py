@@ -8,10 +8,10 @@ import msgspec
 
 from dltune import __version__
 from dltune.documents import files, horovod
-from dltune.documents.horovod import WRITER, Evidence, Horovod, Rank, Role, ThreadUse, Timeline
+from dltune.documents.horovod import WRITER, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.errors import UsageError
-from dltune.findings.registry import look
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
 from dltune.horovod.watch import ranks
 from dltune.horovod.watch.rank_seen import RankSeen, ThreadSeen
 from dltune.horovod.watch.watch import Watch
@@ -68,7 +68,7 @@ def report_of(
         findings=(),
         watching=watching,
     )
-    return msgspec.structs.replace(report, findings=look(Seen(horovod=report)))
+    return msgspec.structs.replace(report, findings=apply_rules(Evidence(horovod=report)))
 
 
 def cycle_time(watch: Watch) -> float:
@@ -111,7 +111,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         _use(tid, thread, *_role(seen, tid, thread), seconds)
         for (tid, _), thread in seen.threads.items()
     ]
-    evidence: list[Evidence] = []
+    evidence: list[horovod.Evidence] = []
     if init and init.threads:
         evidence.append("init")
     if seen.stack:

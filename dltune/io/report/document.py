@@ -8,8 +8,8 @@ import msgspec
 
 from dltune import __version__
 from dltune.documents import files, io
-from dltune.findings.registry import look
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
 from dltune.io.report.file_figures import data_files
 from dltune.io.report.watch import Watch, WatchedProcess, WatchedThread
 from dltune.words import some
@@ -45,7 +45,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
         findings=(),
         unseen=hidden,
     )
-    return msgspec.structs.replace(document, findings=look(Seen(io=document)))
+    return msgspec.structs.replace(document, findings=apply_rules(Evidence(io=document)))
 
 
 def _process(seen: WatchedProcess) -> io.Process:

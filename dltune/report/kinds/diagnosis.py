@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from dltune.documents.diagnosis import Diagnosis, load
 from dltune.documents.observation import Observation
-from dltune.findings.words import NOTHING, further, limit
+from dltune.findings.finding_text import NO_CAUSE, format_limit, suggest_next, to_sentence
 from dltune.machine import cpulist
 from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
 from dltune.tables import Key, Table, columns
 
@@ -39,7 +39,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
     sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
     if seen := diagnosis.observation:
         sections.append(Section(f"{at}-seen", "Observation of the job", joined([*_seen(seen, at)])))
-    first = diagnosis.findings[0].title if diagnosis.findings else NOTHING
+    first = diagnosis.findings[0].title if diagnosis.findings else NO_CAUSE
     return Shown(
         title=f"Diagnosis {loaded.path.name}",
         head=[
@@ -47,29 +47,29 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{diagnosis.created}, dltune {diagnosis.dltune}"),
         ],
         sections=sections,
-        headlines=[Headline(0, sentence(first))],
+        headlines=[Headline(0, to_sentence(first))],
         remarks=[
             *(
                 []
                 if diagnosis.partial is None
                 else [f"The diagnosis is incomplete: {diagnosis.partial}."]
             ),
-            *map(sentence, diagnosis.unseen),
+            *map(to_sentence, diagnosis.unseen),
         ],
     )
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Markup]:
     if diagnosis.step:
-        yield tag("p", sentence(limit(diagnosis.step)))
+        yield tag("p", to_sentence(format_limit(diagnosis.step)))
     elif diagnosis.no_step:
-        yield tag("p", sentence(f"no step was measured: {diagnosis.no_step}"))
+        yield tag("p", to_sentence(f"no step was measured: {diagnosis.no_step}"))
     if diagnosis.findings:
         yield findings(diagnosis.findings)
     else:
-        yield tag("p", sentence(NOTHING))
-    if words := further(diagnosis):
-        yield tag("p", sentence(words))
+        yield tag("p", to_sentence(NO_CAUSE))
+    if words := suggest_next(diagnosis):
+        yield tag("p", to_sentence(words))
 
 
 def _seen(seen: Observation, at: str) -> Iterator[Markup]:

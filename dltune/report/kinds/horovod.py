@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 
 from dltune.documents.horovod import Horovod, Rank, Role, Timeline, load
+from dltune.findings.finding_text import to_sentence
 from dltune.horovod import tables
 from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
 
 __all__ = ["load", "show"]
@@ -40,7 +41,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{report.created}, dltune {report.dltune}"),
         ],
         sections=sections,
-        headlines=[Headline(2, sentence(finding.title)) for finding in report.findings[:1]],
+        headlines=[Headline(2, to_sentence(finding.title)) for finding in report.findings[:1]],
         remarks=[
             *(["This report is partial: the watch was interrupted."] if report.partial else []),
             *(f"Rank {rank.rank}: {text}" for rank in report.ranks for text in rank.unseen),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dltune.documents.io import Io, load
+from dltune.findings.finding_text import to_sentence
 from dltune.io.report import tables
 from dltune.io.report.shown import ceiling, place
 from dltune.planners.shown import Headline
 from dltune.report.markup import joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings, sentence
+from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
 
 __all__ = ["load", "show"]
@@ -36,7 +37,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
         if waiting:
             sections.append(Section(f"{at}-threads", "Waiting", joined(waiting)))
     if io.experiment:
-        ways = [tag("p", sentence(ceiling(io.experiment)))]
+        ways = [tag("p", to_sentence(ceiling(io.experiment)))]
         for number, table in enumerate(tables.ways(io.experiment)):
             ways.append(html(table, f"{at}-ways{number}-table"))
         sections.append(Section(f"{at}-ways", "Ways to read the file", joined(ways)))
@@ -49,7 +50,7 @@ def show(loaded: Loaded, _: Context) -> Shown:
         ],
         sections=sections,
         # a sentence of its own beside those on ops: reading is another cause
-        headlines=[Headline(2, sentence(finding.title)) for finding in io.findings[:1]],
+        headlines=[Headline(2, to_sentence(finding.title)) for finding in io.findings[:1]],
         remarks=[
             *([] if io.partial is None else [f"This report is partial: {io.partial}."]),
             *io.unseen,

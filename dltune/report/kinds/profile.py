@@ -11,8 +11,8 @@ from dltune.analysis.why import why
 from dltune.documents.finding import Finding
 from dltune.documents.profile import Profile, load
 from dltune.documents.sections.threads import Threads
-from dltune.findings.registry import look
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
 from dltune.planners.shown import Headline
 from dltune.report.charts.marks import legend
 from dltune.report.execution import Simulations, executions
@@ -34,7 +34,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     plan = plan_of(profile, context)
     analysis = analyse(profile)
     sections = [Section(f"{at}-steps", "Steps", steps(profile, at))]
-    found = look(Seen(profile=analysis))
+    found = apply_rules(Evidence(profile=analysis))
     if found:
         sections.append(
             Section(f"{at}-findings", "Where the step spends its time", findings(found))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dltune.documents import io
-from dltune.findings.data.exact_offsets import WORTH
+from dltune.findings.data.exact_offsets import MIN_SPEEDUP
 from dltune.io.report.document import assemble
 from dltune.io.report.experiments.session import experiment
 from dltune.io.report.watch import Watch
@@ -121,5 +121,7 @@ def test_a_file_on_it_in_every_way(store):
     hinted = next(run for run in found.shuffled if run.ahead)
     mapped = {r.advised: r for r in found.shuffled if r.method == "mmap" and not r.ahead}
     assert hinted.throughput.median > 2 * mapped[True].throughput.median
-    pays = hinted.throughput.median >= WORTH * max(r.throughput.median for r in mapped.values())
+    pays = hinted.throughput.median >= MIN_SPEEDUP * max(
+        r.throughput.median for r in mapped.values()
+    )
     assert pays == any("with hints for the next" in f.title for f in document.findings)

@@ -16,8 +16,8 @@ import msgspec
 from dltune import __version__
 from dltune.documents import files, io
 from dltune.errors import UsageError
-from dltune.findings.registry import look
-from dltune.findings.seen import Seen
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
 from dltune.io.lmdb.datafile import data_path, open_plain
 from dltune.io.report import formats
 from dltune.io.report.cached import cached, drop
@@ -135,7 +135,7 @@ def experiment(
         findings=(),
         unseen=tuple(_unseen(place, session)),
     )
-    return msgspec.structs.replace(document, findings=look(Seen(io=document)))
+    return msgspec.structs.replace(document, findings=apply_rules(Evidence(io=document)))
 
 
 @dataclass

@@ -8,8 +8,8 @@ import pytest
 from dltune.documents.diagnosis import Step
 from dltune.documents.finding import Finding, Gain
 from dltune.findings.diagnosis import diagnose
-from dltune.findings.seen import Seen
-from dltune.findings.words import further, gain, sentence
+from dltune.findings.evidence import Evidence
+from dltune.findings.finding_text import format_gain, suggest_next, to_sentence
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from dltune.findings.words import further, gain, sentence
     ],
 )
 def test_a_healthy_job_far_from_its_limit_is_told_how_to_go_further(step, told):
-    healthy = diagnose(Seen(), "python train.py", 60.0, None, None)
-    assert bool(further(msgspec.structs.replace(healthy, step=step))) is told
+    healthy = diagnose(Evidence(), "python train.py", 60.0, None, None)
+    assert bool(suggest_next(msgspec.structs.replace(healthy, step=step))) is told
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_an_expected_gain_is_a_range_only_if_its_ends_differ(low, high, text):
         gain=Gain(low, high),
         confidence="measured",
     )
-    assert gain(finding) == text
+    assert format_gain(finding) == text
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_an_expected_gain_is_a_range_only_if_its_ends_differ(low, high, text):
     ],
 )
 def test_a_sentence_leaves_names_and_code_as_they_are(text, shown):
-    assert sentence(text) == shown
+    assert to_sentence(text) == shown

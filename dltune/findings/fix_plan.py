@@ -1,4 +1,4 @@
-"""What dltune can apply by itself of a diagnosis' cures, as a section of a plan."""
+"""The fixes of a diagnosis that dltune can apply, as a section of a plan."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dltune.documents.diagnosis import Diagnosis
 from dltune.documents.sections.settings import Choice, SettingsPlan
 
 
-def cures(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:
-    """The choices of its findings, of each setting that of the most costly one; None without any.
-
-    Findings choose nothing that changes results by more than rounding.
-    """
+def make_fix_plan(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:
+    """Return a plan with the settings that findings apply; None if there are none. If findings
+    choose different values of a setting, the most costly finding decides. No setting changes
+    results by more than rounding."""
     chosen: dict[str, Choice] = {}
     for finding in diagnosis.findings:
         for choice in finding.apply:
