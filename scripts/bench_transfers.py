@@ -39,7 +39,7 @@ from dltune.overlap import cluster as overlap
 from dltune.overlap.partition import partition
 from dltune.overlap.worker import worker
 from dltune.planners.transfers.decide import Cluster, by_chance, decide, weighed, workers
-from dltune.planners.transfers.receives import sends
+from dltune.graph.receives import sends
 from dltune.planners.transfers.steps import bounds
 from dltune.stats.samples import quantiles
 

@@ -35,7 +35,7 @@ from dltune.overlap.efficiency import Bounds
 from dltune.overlap.forecast import Forecast, Replica, forecast, shared
 from dltune.overlap.tictac import tac, tic
 from dltune.planners.transfers.planner import GIGABIT
-from dltune.planners.transfers.receives import Receive, servers_of
+from dltune.graph.receives import Receive, servers_of
 from dltune.planners.transfers.simulated import BATCHES, RATES
 
 Mode = Literal["inference", "training"]

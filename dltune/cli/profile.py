@@ -341,17 +341,14 @@ def _standalone(
 
 
 def _saving(profile: Profile) -> str | None:
-    """What a plan of memory could save, where that can be said."""
-    from dltune.planners.memory.decide import decide
+    """Return how a plan can help a job that ran out of memory."""
+    from dltune.planners.registry import names, planner
 
-    try:
-        section = decide(profile).section
-    except UsageError:
-        return None
-    return (
-        f"`dltune plan memory` can reduce a step's memory from {section.before / 2**20:.0f} MiB to "
-        f"{section.peak / 2**20:.0f} MiB"
-    )
+    for name in names():
+        with contextlib.suppress(UsageError):  # a planner of another package cannot be loaded
+            if sentence := planner(name).relief(profile):
+                return sentence
+    return None
 
 
 def _kept(profile: Profile | None, output: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import RankCores
 from dltune.job import messages
 from dltune.machine.ranks import Rank, local_rank, share
 from dltune.proc import stat
@@ -14,10 +13,11 @@ from dltune.proc import stat
 class Shares:
     """Learns from each interpreter of a job, as it starts, whether it is one of several ranks.
 
-    `planned`: the cores of each local rank; without, they are shared out evenly.
+    `planned`: the cores for each local rank's ops, as indices of the machine's cores; without, the
+    cores are shared out evenly.
     """
 
-    def __init__(self, machine: Machine, planned: Sequence[RankCores] | None = None) -> None:
+    def __init__(self, machine: Machine, planned: Sequence[tuple[int, ...]] | None = None) -> None:
         self.machine = machine
         self._planned = planned
         self._parts: dict[int, tuple[Machine, int]] = {}
@@ -49,4 +49,4 @@ class Shares:
         """Of a rank with planned cores those of its ops; its other threads have their own."""
         if self._planned is None:
             return share(self.machine, rank)
-        return self.machine.of_cores(self._planned[rank.rank].compute)
+        return self.machine.of_cores(self._planned[rank.rank])

@@ -17,7 +17,8 @@ from dltune.planners.shown import Schedule, Shown
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
-    from dltune.documents.profile import Profile
+    from dltune.documents.profile import Profile, Step
+    from dltune.simulate import engine
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -110,6 +111,17 @@ class Planner(Generic[S]):
             f"the plan's section {self.name!r} can take effect only when the job starts",
             remedy="start the job with dltune run --plan PLAN -- CMD",
         )
+
+    def timelines(
+        self, section: S, profile: Profile, step: Step
+    ) -> Iterator[tuple[str, engine.Timeline]]:
+        """Yield simulated executions of a step that the section predicts, each with its title.
+        Raises DltuneError if the simulator cannot be built."""
+        return iter(())
+
+    def relief(self, profile: Profile) -> str | None:
+        """Return how this planner can help a job that ran out of memory, a sentence."""
+        return None
 
     def observer(self, section: S, *, in_force: bool) -> Observer | None:
         """Return the section's observer for one setting of `dltune bench`, which is the plan itself

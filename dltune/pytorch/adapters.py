@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dltune import parallelism
 from dltune.extensions import Hook
 
 INJECTED = Path(__file__).resolve().parent / "inject"
@@ -20,13 +19,6 @@ def memory_adapter(orders: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def buckets_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
     """`orders`: the buckets of models."""
     return _hook("_dltune_torch_buckets").under(orders)
-
-
-def parallel_adapter(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """`orders`: of a rank under a plan on parallelism, as `_dltune_rank.py` has them. It seeds
-    Python's random numbers, and so waits for no import."""
-    folders = (str(INJECTED), str(parallelism.INJECTED))
-    return Hook("_dltune_torch_parallel", folders).under(orders)
 
 
 def _hook(module: str) -> Hook:

@@ -3,7 +3,7 @@ executions simulated from the profile, under settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +11,15 @@ import numpy as np
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile, Step
 from dltune.documents.sections.threads import Threads
-from dltune.documents.sections.transfers import Transfers
 from dltune.errors import DltuneError
 from dltune.graph import profiled
 from dltune.graph.liveness import lives
 from dltune.machine.known import KNOWN
+from dltune.planners.plan import in_order
+from dltune.planners.registry import planner
 from dltune.planners.threads.decide import planned
 from dltune.planners.threads.replay import replayed
 from dltune.planners.threads.strategies import per_instance, per_type
-from dltune.planners.transfers.replay import replayed as replayed_transfers
 from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
 from dltune.workload.calibration import Calibration, calibrated
 from dltune.workload.transfer import transferred
@@ -59,29 +59,21 @@ class Simulations:
 def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Simulations]:
     """One for each step of the profile, and what the simulations among them rest on."""
     made = simulations(profile, plan)
-    section = plan.of(Transfers) if plan and made.calibration else None
+    sections = in_order(plan) if plan and made.calibration else []
     found = []
     for index, step in enumerate(profile.steps):
         timelines = (
             measured(step),
             *(simulated(s.title, s.outcome.timelines[index], step) for s in made.found),
-            *(_orders(profile, step, section) if section else ()),
+            *(
+                simulated(f"simulated: {title}", timeline, step)
+                for name, section in sections
+                for title, timeline in planner(name).timelines(section, profile, step)
+            ),
         )
         kept = tuple(timeline for timeline in timelines if timeline.slices)
         found.append(Execution(step, kept, profile.machine.sockets))
     return found, made
-
-
-def _orders(profile: Profile, step: Step, section: Transfers) -> Iterator[Timeline]:
-    """Without an order of transfers, and in the plan's, where it predicts this step."""
-    for receiver in section.receivers:
-        if receiver.signature == step.signature and receiver.predictions:
-            none, planned = replayed_transfers(profile, step, receiver)
-            yield simulated("simulated: no order of transfers, one op at a time", none, step)
-            yield simulated(
-                f"simulated: transfers {section.order}, one op at a time", planned, step
-            )
-            return
 
 
 def live_bytes(step: Step, slices: Sequence[Slice]) -> list[tuple[int, int]]:

@@ -71,7 +71,8 @@ class EnforcedAllreduce(Enforcement):
         self._looked = 0.0
         self._hangs = Hangs(run.say)
         self._counts: Path | None = None
-        run.shares = Shares(run.machine, section.cores)
+        planned = [cores.compute for cores in section.cores] if section.cores else None
+        run.shares = Shares(run.machine, planned)
         run.changes.append(lambda pid: "with its bins" if self.binned(pid) else "")
         if pools := section.threads:
             run.pools = lambda *_: pools

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,6 +18,9 @@ from dltune.planners.duration import Duration
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Shown
+
+if TYPE_CHECKING:
+    from dltune.documents.profile import Profile
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -129,6 +132,18 @@ class MemoryPlanner(Planner[Memory]):
 
     def names_ops(self, section: Memory) -> bool:
         return section.compiled is None
+
+    def relief(self, profile: Profile) -> str | None:
+        from dltune.planners.memory.decide import decide
+
+        try:
+            section = decide(profile).section
+        except UsageError:
+            return None
+        return (
+            f"`dltune plan memory` can reduce a step's memory from {section.before / 2**20:.0f} "
+            f"MiB to {section.peak / 2**20:.0f} MiB"
+        )
 
     def enforce(self, section: Memory, run: Run) -> Enforcement:
         if section.calls or section.compiled is not None:

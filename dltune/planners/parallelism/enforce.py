@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from dltune import parallelism
 from dltune.documents.sections.parallelism import Parallelism
 from dltune.errors import UsageError
+from dltune.extensions import Hook
 from dltune.jax import gradients
 from dltune.jax.adapters import parallel_adapter as jax_adapter
 from dltune.job import messages, ranks
@@ -18,7 +20,7 @@ from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.parallelism.expressed import expressed
 from dltune.planners.parallelism.hosts import interface, meeting
 from dltune.planners.shown import counted
-from dltune.pytorch.adapters import parallel_adapter as torch_adapter
+from dltune.pytorch.adapters import INJECTED as TORCH
 
 _SHOWN = 3
 
@@ -107,7 +109,9 @@ class EnforcedParallelism(Enforcement):
             "seed": self._meeting.seed,
             "partial": self._run.partial,
         }
-        adapters = [jax_adapter(orders), torch_adapter(orders)]  # whichever the job imports
+        # PyTorch's seeds Python's random numbers, and so waits for no import
+        torch = Hook("_dltune_torch_parallel", (str(TORCH), str(parallelism.INJECTED)))
+        adapters = [jax_adapter(orders), torch.under(orders)]  # whichever the job imports
         return {**self._run.shares.answer(python), "adapters": adapters}
 
     def hear(self, job: Job, event: Event) -> None:

@@ -20,13 +20,13 @@ from dltune.documents.sections.transfers import (
 )
 from dltune.errors import UsageError
 from dltune.graph import profiled
+from dltune.graph.receives import Receive, receives, spread
 from dltune.graph.step_graph import StepGraph
 from dltune.overlap.efficiency import Bounds, makespan
 from dltune.overlap.improved import improved
 from dltune.overlap.partition import NANOSECONDS, Partition, partition
 from dltune.overlap.tictac import tac, tic
 from dltune.planners.transfers.oracle import node_seconds
-from dltune.planners.transfers.receives import Receive, receives, spread
 
 ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
     "improved": improved,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
@@ -18,6 +18,10 @@ from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.observer import Observer
 from dltune.planners.planner import Decision, Planner
 from dltune.planners.shown import Shown
+
+if TYPE_CHECKING:
+    from dltune.documents.profile import Profile, Step
+    from dltune.simulate import engine
 
 GIGABIT = 1e9 / 8  # bytes a second
 # of when tensors came, what a link explains at least where it is what they wait for
@@ -89,6 +93,19 @@ class TransfersPlanner(Planner[Transfers]):
         from dltune.planners.transfers.enforce import EnforcedTransfers
 
         return EnforcedTransfers(section, run)
+
+    def timelines(
+        self, section: Transfers, profile: Profile, step: Step
+    ) -> Iterator[tuple[str, engine.Timeline]]:
+        """Yield the step in no order of transfers, and in the planned order."""
+        from dltune.planners.transfers.replay import replayed
+
+        for receiver in section.receivers:
+            if receiver.signature == step.signature and receiver.predictions:
+                none, planned = replayed(profile, step, receiver)
+                yield "no order of transfers, one op at a time", none
+                yield f"transfers {section.order}, one op at a time", planned
+                return
 
     def observer(self, section: Transfers, *, in_force: bool) -> Observer:
         from dltune.planners.transfers.observer import TransferObserver

@@ -10,9 +10,9 @@ import numpy as np
 
 from dltune.documents.profile import Profile, Step
 from dltune.documents.sections.transfers import Receiver
+from dltune.graph.receives import Receive, receives
 from dltune.overlap.partition import partition
 from dltune.planners.transfers.decide import by_chance, weighed
-from dltune.planners.transfers.receives import Receive, receives
 from dltune.simulate.engine import CoreSet, Graph, Link, Timeline
 from dltune.simulate.work import FifoWork
 

@@ -17,12 +17,12 @@ import numpy as np
 from dltune.documents.profile import Profile
 from dltune.documents.sections.transfers import Order
 from dltune.errors import UsageError
+from dltune.graph.receives import Receive, sends, servers_of
 from dltune.overlap.forecast import Replica, forecast
 from dltune.overlap.improved import improved
 from dltune.overlap.partition import Partition
 from dltune.planners.transfers.decide import ORDERS, Cluster, weighed, workers
 from dltune.planners.transfers.planner import GIGABIT
-from dltune.planners.transfers.receives import Receive, sends, servers_of
 
 WORKERS = (2, 4, 8, 16)
 SERVERS = (1, 2, 4)

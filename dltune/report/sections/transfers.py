@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.profile import Profile, Step
+from dltune.graph.receives import receives
 from dltune.overlap.efficiency import Bounds
-from dltune.planners.transfers.receives import receives
 from dltune.profile.breakdown import kind
 from dltune.report.timeline import measured
 

@@ -17,7 +17,7 @@ from dltune.documents.profile import Node, Partner, Tensor
 from dltune.errors import UsageError
 from dltune.planners.transfers.decide import Cluster
 from dltune.planners.transfers.planner import GIGABIT
-from dltune.planners.transfers.receives import sends
+from dltune.graph.receives import sends
 from dltune.planners.transfers.simulated import BATCHES, RATES, SERVERS, WORKERS, Case, simulated
 
 replace = msgspec.structs.replace
