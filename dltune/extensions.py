@@ -39,11 +39,13 @@ class Command:
 class DocumentKind:
     """A kind of document. `load`: the function that reads and checks a file. `main`: the table that
     `show --csv` prints by default, the first of these that has rows. `view`: the function that
-    returns what the HTML page shows; empty: the page cannot show it."""
+    returns what the HTML page shows; empty: the page cannot show it. `is_evidence`: rules read it,
+    so `dltune diagnose FILES` takes it."""
 
     load: str
     main: tuple[str, ...]
     view: str = ""
+    is_evidence: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Extension:
     - `planners`: `planner.Planner` objects, by the name of their section.
     - `rules`: packages and modules that hold findings' rules.
     - `documents`: by the kind in a document's schema, such as "dltune.profile".
+    - `probes`: functions that start a probe for `dltune diagnose` (`observe/probe.py`).
     - `settings`: `Setting` objects for the search of `dltune tune`.
     - `hooks`: modules that run inside every job.
     """
@@ -94,6 +97,7 @@ class Extension:
     planners: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     documents: Mapping[str, DocumentKind] = field(default_factory=dict)
+    probes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
 

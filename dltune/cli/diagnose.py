@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -274,9 +274,9 @@ def _files(paths: Sequence[Path]) -> Looked:
 
     from dltune.analysis.figures import analyse
     from dltune.documents.diagnosis import Diagnosis
-    from dltune.documents.horovod import Horovod
     from dltune.documents.io import Io
     from dltune.documents.profile import Profile
+    from dltune.extensions import find
     from dltune.findings.evidence import Evidence
     from dltune.report.reading import read
 
@@ -295,8 +295,8 @@ def _files(paths: Sequence[Path]) -> Looked:
             seen = replace(seen, profile=analyse(document))
         elif isinstance(document, Io):
             seen = replace(seen, io=document)
-        elif isinstance(document, Horovod):
-            seen = replace(seen, horovod=document)
+        elif find("documents", loaded.kind).is_evidence:
+            seen = replace(seen, reports=(*seen.reports, document))
         elif not isinstance(document, Diagnosis):
             raise UsageError(
                 f"{loaded.path} is a {loaded.kind} document, which diagnose cannot use",
@@ -326,11 +326,16 @@ def _looked(
         documents.append(("profile", seen.profile.profile))
     if seen.io:
         documents.append(("io", seen.io))
-    if seen.horovod:
-        documents.append(("horovod", seen.horovod))
+    documents += [(_name(report), report) for report in seen.reports]
     command = seen.profile.profile.command if seen.profile else ()
     diagnosis = diagnose(seen, subject, seconds, no_step, partial, machine)
     return Looked(diagnosis, tuple(documents), command)
+
+
+def _name(document: Any) -> str:
+    """Return the name in the document's schema, such as "horovod"."""
+    kind, _, _ = document.schema.partition("/")
+    return str(kind).removeprefix("dltune.")
 
 
 def _plan(looked: Looked) -> Plan | None:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from dltune.analysis.figures import Analysis
-    from dltune.documents.horovod import Horovod, Rank, Timeline
     from dltune.documents.io import DataFile, Experiment, Io, Process, Thread, Watch
     from dltune.documents.observation import Graphs, Observation, Python
     from dltune.documents.observation import Process as JobProcess
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The documents of one job; None for a document that was not made. A rule without the documents
-    that it needs yields no finding."""
+    that it needs yields no finding. `reports`: documents of systems and other packages, one of each
+    kind at most."""
 
     observation: Observation | None = None
     profile: Analysis | None = None
     io: Io | None = None
-    horovod: Horovod | None = None
+    reports: tuple[msgspec.Struct, ...] = ()
 
     @property
     def framework(self) -> str | None:
@@ -66,11 +70,6 @@ class Evidence:
         """The measured ways to read a file."""
         return self.io.experiment if self.io else None
 
-    @property
-    def ranks(self) -> Sequence[Rank]:
-        return self.horovod.ranks if self.horovod else ()
-
-    @property
-    def timeline(self) -> Timeline | None:
-        """Horovod's timeline."""
-        return self.horovod.timeline if self.horovod else None
+    def report(self, kind: type[T]) -> T | None:
+        """Return the system's document of this kind."""
+        return next((one for one in self.reports if isinstance(one, kind)), None)

@@ -13,20 +13,20 @@ from typing import Any
 
 from dltune.documents.observation import Graphs, Observation, Process
 from dltune.errors import UsageError
+from dltune.extensions import extensions, load
 from dltune.findings.evidence import Evidence
 from dltune.frameworks.capabilities import framework
-from dltune.horovod.watch import document as ranks
-from dltune.horovod.watch.watch import Watch as RankWatch
 from dltune.io.report import document
 from dltune.io.report.watch import Watch, WatchedProcess
 from dltune.job.record import Record
 from dltune.job.unreported import loaded
 from dltune.machine import cpulist
-from dltune.machine.ranks import is_rank, local_rank
+from dltune.machine.ranks import local_rank
 from dltune.observe import activity
 from dltune.observe.growth import growth
 from dltune.observe.host import HostWatch
 from dltune.observe.looks import Looks
+from dltune.observe.probe import Probe
 from dltune.proc import process, tree
 from dltune.proc.stat import TICK
 
@@ -37,8 +37,8 @@ WORKS = 0.05
 
 
 class JobWatch:
-    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree. Where it
-    has ranks, their Horovod is watched too."""
+    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree. Probes
+    of extensions observe the job at the same time."""
 
     def __init__(self, root: int, pid: int, records: Mapping[int, Record]) -> None:
         self.began = time.monotonic()
@@ -48,7 +48,6 @@ class JobWatch:
         self._graphs = len(record.graphs) if record else 0
         self._report = record.report if record else None
         processes = tree.Tree(root)
-        several = any(map(_is_a_rank, processes.refresh()))
         self._watch = Watch(processes)
         self._host = HostWatch(pid)
         self._looks = Looks(pid, invited=record is not None)
@@ -60,13 +59,8 @@ class JobWatch:
             target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
         )
         self._thread.start()
-        self._ranks: RankWatch | None = None
-        if several:
-            self._ranks = RankWatch(tree.Tree(root))
-            self._beside = threading.Thread(
-                target=self._ranks.run, args=(None, self._over.is_set, lambda: None), daemon=True
-            )
-            self._beside.start()
+        starts = [load(target) for each in extensions() for target in each.probes]
+        self._probes: list[Probe] = list(filter(None, (start(root) for start in starts)))
 
     @property
     def seconds(self) -> float:
@@ -104,18 +98,14 @@ class JobWatch:
             read = document.assemble(watch, subject, None)
             cost = watch.cpu / max(seconds, 1e-9)
         unseen = [self._looks.why] if self._looks.why else []
-        horovod = None
-        if self._ranks:
-            self._beside.join()
-            with self._ranks as watched:
-                try:
-                    horovod = ranks.assemble(watched, (), None, False)
-                except UsageError as error:
-                    record = self._records.get(self._subject)
-                    # its ranks have means of their own
-                    known = framework(record.process.framework if record else None)
-                    if not known.exchanges_buckets:
-                        unseen.append(str(error))
+        reports = []
+        record = self._records.get(self._subject)
+        known = framework(record.process.framework if record else None)
+        for probe in self._probes:
+            try:
+                reports.append(probe.end(known))
+            except UsageError as error:
+                unseen.append(str(error))
         observation = Observation(
             seconds=seconds,
             host=host,
@@ -125,7 +115,7 @@ class JobWatch:
             cost=cost,
             unseen=tuple(unseen),
         )
-        return Evidence(observation, None, read, horovod)
+        return Evidence(observation, None, read, tuple(filter(None, reports)))
 
     def _process(self, seen: WatchedProcess) -> Process:
         seconds = max(seen.until - seen.since, TICK)
@@ -181,14 +171,6 @@ class JobWatch:
             denormal_looks=added("denormal_looks"),
             denormal=added("denormal"),
         )
-
-
-def _is_a_rank(pid: int) -> bool:
-    """Whether a process is one of several, as far as it may be seen."""
-    try:
-        return is_rank(process.environment(pid))
-    except OSError:
-        return False
 
 
 def _ranks(pid: int) -> int | None:

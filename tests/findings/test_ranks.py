@@ -64,7 +64,7 @@ def rank(number: int, *threads: ThreadUse, **also: Any) -> Rank:
 def found(*ranks: Rank, timeline: Timeline | None = None, cores: int = 2) -> tuple[Finding, ...]:
     report = Horovod(SCHEMA, "", "", (), "", "", {"node": cores}, False, ranks, timeline, ())
     assert check(report) == []
-    return looked(Evidence(horovod=report))
+    return looked(Evidence(reports=(report,)))
 
 
 def told(*ranks: Rank, **also: Any) -> str:
@@ -191,7 +191,7 @@ def test_waiting_for_ranks_that_keep_their_own_ops_from_the_cores_is_told_once(s
     times = Part("ops", 0.07), Part("communication", 0.03)
     step = msgspec.structs.replace(made.steps[0], parts=times)
     made = msgspec.structs.replace(made, steps=(step,))
-    causes = {one.cause for one in looked(Evidence(profile=analyse(made), horovod=report))}
+    causes = {one.cause for one in looked(Evidence(profile=analyse(made), reports=(report,)))}
     assert "spinning-thread" in causes
     assert ("communication-wait" in causes) == waits
 

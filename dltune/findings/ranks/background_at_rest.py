@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
+from dltune.documents.horovod import Horovod
 from dltune.findings.evidence import Evidence
 from dltune.findings.ranks import (
     crowded_ranks,
@@ -38,7 +39,7 @@ _PROBLEMS = (
     fix="Nothing has to be done.",
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    report = evidence.horovod
+    report = evidence.report(Horovod)
     if not report or not report.ranks or any(any(rule.find(evidence)) for rule in _PROBLEMS):
         return
     threads = [rank.thread for rank in report.ranks if rank.thread]

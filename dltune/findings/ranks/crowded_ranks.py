@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
-from dltune.documents.horovod import ThreadUse
+from dltune.documents.horovod import Horovod, ThreadUse
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.ranks.spinning_thread import denied_cores, is_spinning
 from dltune.findings.rule import rule
 
@@ -27,8 +28,9 @@ _SETTINGS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Find crowded hosts. The cost is the share of the runnable time in which threads had no core.
     The rule `spinning-thread` reports the cost of spinning threads, so they are not counted."""
-    for host, cores in evidence.horovod.cores.items() if evidence.horovod else ():
-        ranks = [rank for rank in evidence.ranks if rank.host == host]
+    found = evidence.report(Horovod)
+    for host, cores in found.cores.items() if found else ():
+        ranks = [rank for rank in report.ranks(evidence) if rank.host == host]
         spinning = [rank.thread for rank in ranks if is_spinning(rank)]
         threads = [t for rank in ranks for t in rank.threads if t not in spinning]
         needed = sum(map(_needed_cores, threads))

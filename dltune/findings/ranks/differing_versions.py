@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank, names
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -19,7 +20,7 @@ from dltune.findings.rule import rule
 def find(evidence: Evidence) -> Iterator[Finding]:
     for field, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
         ranks: dict[str, list[Rank]] = {}
-        for rank in evidence.ranks:
+        for rank in report.ranks(evidence):
             if version := getattr(rank, field):
                 ranks.setdefault(version, []).append(rank)
         if len(ranks) > 1:

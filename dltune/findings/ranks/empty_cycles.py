@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 # share of cycles that transfer nothing, and cycles per second
@@ -20,7 +21,7 @@ EMPTY, MANY = 0.95, 200
     order=3,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    timeline = evidence.timeline
+    timeline = report.timeline(evidence)
     cycles = timeline.cycles if timeline else None
     if cycles and cycles.empty is not None and cycles.empty > EMPTY and cycles.rate > MANY:
         yield Finding(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import Rank
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 from dltune.job.last_words import tells_of_another
 from dltune.words import signal_name
@@ -20,7 +21,11 @@ from dltune.words import signal_name
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
     ended = sorted(
-        (rank for rank in evidence.ranks if rank.ended_after is not None and rank.ended != 0),
+        (
+            rank
+            for rank in report.ranks(evidence)
+            if rank.ended_after is not None and rank.ended != 0
+        ),
         key=lambda rank: rank.ended_after or 0.0,
     )
     failed = [rank for rank in ended if rank.ended is not None or rank.error or len(ended) > 1]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -17,7 +18,7 @@ from dltune.findings.rule import rule
     fix="Find the line where the rank hangs (py-spy dump).",
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    hanging = [rank for rank in evidence.ranks if rank.stuck]
+    hanging = [rank for rank in report.ranks(evidence) if rank.stuck]
     if not hanging:
         return
     yield Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 from dltune.words import milliseconds
 
@@ -21,11 +22,11 @@ OFTEN_LATE = 1.5
     order=2,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    timeline = evidence.timeline
+    timeline = report.timeline(evidence)
     if timeline is None or not timeline.late:
         return
     latest, share = max(timeline.late.items(), key=lambda item: item[1])
-    sizes = [rank.size for rank in evidence.ranks]
+    sizes = [rank.size for rank in report.ranks(evidence)]
     # the timeline names only ranks that were the last at least once
     even = 1.0 / max(sizes or [2, *(int(number) + 1 for number in timeline.late)])
     if share > min(OFTEN_LATE * even, 0.9) and timeline.negotiation.samples >= 20:

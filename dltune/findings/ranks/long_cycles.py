@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 from dltune.words import milliseconds
 
@@ -21,7 +22,7 @@ LONG_CYCLE, WAITS = 2.0, 0.5
     order=3,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    timeline = evidence.timeline
+    timeline = report.timeline(evidence)
     if timeline is None or (cycles := timeline.cycles) is None:
         return
     transfer, queue = timeline.transfer.median, timeline.queue.median

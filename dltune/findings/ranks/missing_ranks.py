@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -17,8 +18,8 @@ from dltune.findings.rule import rule
     order=5,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    size = max((rank.size for rank in evidence.ranks), default=0)
-    missing = sorted(set(range(size)) - {rank.rank for rank in evidence.ranks})
+    size = max((rank.size for rank in report.ranks(evidence)), default=0)
+    missing = sorted(set(range(size)) - {rank.rank for rank in report.ranks(evidence)})
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         yield Finding(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 # delay of 5 % of the sleeps as a share of HOROVOD_CYCLE_TIME, which makes a cycle 1.5 times as
@@ -26,7 +27,7 @@ MIN_SLEEPS = 60
 def find(evidence: Evidence) -> Iterator[Finding]:
     late = [
         (delay.p95, rank, rank.cycles, delay)
-        for rank in evidence.ranks
+        for rank in report.ranks(evidence)
         if rank.cycles
         and (delay := rank.cycles.oversleep)
         and delay.samples >= MIN_SLEEPS

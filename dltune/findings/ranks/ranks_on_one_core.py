@@ -8,6 +8,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import names
 from dltune.findings.cores.narrow_affinity import BUSY
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 from dltune.machine import cpulist
 
@@ -24,7 +25,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
     they had no core."""
     bound = [
         rank
-        for rank in evidence.ranks
+        for rank in report.ranks(evidence)
         if rank.bound and rank.local_size > 1 and len(rank.cpus) < rank.wanting
     ]
     if not bound:

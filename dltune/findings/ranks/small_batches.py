@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 from dltune.words import milliseconds
 
@@ -24,7 +25,7 @@ MIN_BATCHES = 50
     order=2,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    timeline = evidence.timeline
+    timeline = report.timeline(evidence)
     if timeline is None:
         return
     fused, sizes = timeline.fused.mean, [t.bytes for t in timeline.tensors if t.bytes is not None]

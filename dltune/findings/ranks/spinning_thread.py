@@ -11,6 +11,7 @@ from dltune.documents.finding import Finding, Gain
 from dltune.documents.horovod import Rank, names
 from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 # share of a core, and the share of that in user space, above which a thread waits by spinning; a
@@ -29,7 +30,9 @@ MIN_CPU, MIN_USER = 0.15, 0.75
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Find spinning threads. The cost is the time that compute threads could have run on the core
     of the spinning thread, as a share of the runnable time of the rank's threads."""
-    spinners = [(rank, rank.thread) for rank in evidence.ranks if rank.thread and is_spinning(rank)]
+    spinners = [
+        (rank, rank.thread) for rank in report.ranks(evidence) if rank.thread and is_spinning(rank)
+    ]
     if not spinners:
         return
     rank, thread = max(spinners, key=lambda spinner: spinner[1].cpu)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.ranks.spinning_thread import fewer_threads_fix
 from dltune.findings.rule import rule
 
@@ -25,7 +26,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
     """Find waiting threads. The cost is unknown, because ops can run at the same time."""
     waits = [
         (rank, thread)
-        for rank in evidence.ranks
+        for rank in report.ranks(evidence)
         if (thread := rank.thread) and thread.wait is not None and thread.wait > MIN_WAIT
     ]
     if not waits:

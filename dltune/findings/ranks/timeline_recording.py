@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import WRITER
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -18,7 +19,7 @@ from dltune.findings.rule import rule
     order=4,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for rank in evidence.ranks if evidence.timeline else ():
+    for rank in report.ranks(evidence) if report.timeline(evidence) else ():
         for thread in rank.threads:
             if thread.name == WRITER:
                 yield Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -17,7 +18,7 @@ from dltune.findings.rule import rule
     order=3,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    timeline = evidence.timeline
+    timeline = report.timeline(evidence)
     if timeline and timeline.truncated:
         yield Finding(
             title="the timeline ends in the middle of a record",

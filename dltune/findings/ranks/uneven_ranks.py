@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
+from dltune.documents.horovod import Horovod
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 
@@ -23,7 +24,7 @@ UNEVEN, IDLE = 1.3, 0.05
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Find the busiest rank. The cost is the time that even work would save, if a step takes as
     long as the work of this rank."""
-    report = evidence.horovod
+    report = evidence.report(Horovod)
     if report is None or report.partial:
         return
     compute = {

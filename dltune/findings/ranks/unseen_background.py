@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dltune.documents.finding import Finding
 from dltune.documents.horovod import names
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.rule import rule
 
 
@@ -17,7 +18,7 @@ from dltune.findings.rule import rule
     fix="Watch the job while it trains.",
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
-    without = [rank for rank in evidence.ranks if rank.background is None]
+    without = [rank for rank in report.ranks(evidence) if rank.background is None]
     if without:
         yield Finding(
             title=f"no background thread was found in {names(without)}",

@@ -68,7 +68,7 @@ def report_of(
         findings=(),
         watching=watching,
     )
-    return msgspec.structs.replace(report, findings=apply_rules(Evidence(horovod=report)))
+    return msgspec.structs.replace(report, findings=apply_rules(Evidence(reports=(report,))))
 
 
 def cycle_time(watch: Watch) -> float:

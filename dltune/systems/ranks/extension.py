@@ -24,9 +24,13 @@ EXTENSION = Extension(
     rules=("dltune.findings.ranks",),
     documents={
         "dltune.horovod": DocumentKind(
-            "dltune.documents.horovod:load", ("ranks",), "dltune.report.kinds.horovod:show"
+            "dltune.documents.horovod:load",
+            ("ranks",),
+            "dltune.report.kinds.horovod:show",
+            is_evidence=True,
         ),
     },
+    probes=("dltune.horovod.watch.probe:start",),
     settings=(
         "dltune.planners.settings.space.ranks:HOROVOD",
         "dltune.planners.settings.space.ranks:MPI_YIELD",

@@ -8,6 +8,7 @@ from dltune.analysis.parts import part, unrecorded
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.profile import Profile
 from dltune.findings.evidence import Evidence
+from dltune.findings.ranks import report
 from dltune.findings.ranks.spinning_thread import denied_cores
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
@@ -19,7 +20,7 @@ SHARE = 0.1
 
 @rule(
     "communication-wait",
-    "ops",
+    "ranks",
     summary="Ops wait for other processes of the job.",
     fix="Send fewer and larger messages, as `dltune plan buckets`, `dltune plan allreduce` or "
     "`dltune plan transfers` propose, or use larger batches.",
@@ -30,7 +31,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
     share = part(evidence.profile.profile, "communication") if evidence.profile else 0.0
     if evidence.profile is None or share < SHARE:
         return
-    if any(denied_cores(rank) > SHARE * rank.wanting for rank in evidence.ranks):
+    if any(denied_cores(rank) > SHARE * rank.wanting for rank in report.ranks(evidence)):
         return
     yield Finding(
         title=f"ops wait for other processes for {share:.0%} of the wall time",
