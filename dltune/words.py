@@ -48,6 +48,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 bin" for 1 and "2 bins" for 2."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def milliseconds(seconds: float | None) -> str:
     return "?" if seconds is None else f"{seconds * 1e3:.3g} ms"
 

@@ -222,5 +222,5 @@ def _json(decision: Decision[Any], target: Path) -> str:
 def _show(decision: Decision[Any]) -> None:
     from dltune.cli.tables import show_body
 
-    for part in decision.shown.parts:
-        show_body(part.body)
+    for section in decision.shown.sections:
+        show_body(section.body)

@@ -87,6 +87,6 @@ def _plan(file: Path, top: int | None, as_json: bool) -> None:
         shown = planner(name).show(section, found, [])
         for headline in shown.headlines:
             click.echo(f"\n{name}: {headline.sentence}")
-        for part in shown.parts:
+        for each in shown.sections:
             click.echo("")
-            show_body(part.body, top or 12)
+            show_body(each.body, top or 12)

@@ -19,8 +19,8 @@ from dltune.documents.profile import LOCAL, Framework, Profile, job, task
 from dltune.errors import UsageError
 from dltune.planners.observer import Observer
 from dltune.planners.registry import composed, planner
-from dltune.planners.shown import counted
 from dltune.visible import visible
+from dltune.words import counted
 
 
 def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:

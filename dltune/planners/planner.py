@@ -13,7 +13,7 @@ from dltune.documents.plan import Plan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.observer import Observer
-from dltune.planners.shown import Schedule, Shown
+from dltune.views import Schedule, View
 
 if TYPE_CHECKING:
     from dltune.documents.machine import Machine
@@ -39,7 +39,7 @@ class Decision(Generic[S]):
     profile: Profile | None = None
     choice: str = ""
     remarks: Sequence[str] = ()
-    shown: Shown = field(default_factory=Shown)
+    shown: View = field(default_factory=View)
     explanation: Sequence[str] = ()
     summary: Mapping[str, Any] | None = None
     formats: Mapping[str, Callable[[], str]] = field(default_factory=dict)
@@ -132,9 +132,9 @@ class Planner(Generic[S]):
         """Return the decision in a few words, for a benchmark's strategy; empty: it has none."""
         return ""
 
-    def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         """The section for people; `beside`: documents on what came of this plan."""
-        return Shown()
+        return View()
 
     def schedule(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Schedule | None:
         """What each device would do when under the section, simulated; None: nothing of the kind.

@@ -14,10 +14,10 @@ from importlib import resources
 
 from dltune import __version__
 from dltune.errors import UsageError
-from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, rendered
 from dltune.report.reading import module
 from dltune.report.section import Context, Shown
+from dltune.views import Headline
 
 SENTENCES = 3
 

@@ -22,11 +22,11 @@ from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 from dltune.planners.plan import in_order
 from dltune.planners.registry import planner
-from dltune.planners.shown import Schedule
 from dltune.report.execution import Execution, executions, live_bytes
 from dltune.report.pairing import plan_of
 from dltune.report.section import Context
 from dltune.report.timeline import Slice, Timeline, corunning
+from dltune.views import Schedule
 from dltune.visible import visible
 
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments
@@ -85,20 +85,23 @@ def scheduled(schedule: Schedule, title: str, process: int) -> Iterator[Event]:
     """What devices and links do: a row for each, the links first."""
     yield _about("process_name", process, 0, name=visible(title, NAME))
     yield _about("process_sort_index", process, 0, sort_index=process)
-    lanes = [*(("transfer", one) for one in schedule.links), *(("op", d) for d in schedule.devices)]
-    for number, (category, lane) in enumerate(lanes, start=FIRST_ROW * process):
-        yield _about("thread_name", process, number, name=visible(lane.label, NAME))
+    tracks = [
+        *(("transfer", one) for one in schedule.links),
+        *(("op", d) for d in schedule.devices),
+    ]
+    for number, (category, track) in enumerate(tracks, start=FIRST_ROW * process):
+        yield _about("thread_name", process, number, name=visible(track.label, NAME))
         yield _about("thread_sort_index", process, number, sort_index=number)
-        for work in lane.works:
+        for each in track.slices:
             yield {
                 "ph": "X",
-                "name": visible(work.name, NAME),
+                "name": visible(each.name, NAME),
                 "cat": category,
                 "pid": process,
                 "tid": number,
-                "ts": work.start / 1e3,
-                "dur": (work.end - work.start) / 1e3,
-                "args": {"kind": visible(work.kind, NAME), "bytes": work.bytes},
+                "ts": each.start / 1e3,
+                "dur": (each.end - each.start) / 1e3,
+                "args": {"kind": visible(each.kind, NAME), "bytes": each.bytes},
             }
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from dltune.documents.finding import Finding
 from dltune.findings.finding_text import format_cost, format_gain, to_sentence
-from dltune.planners.shown import Headline
 from dltune.report.markup import Markup, tag
+from dltune.views import Headline
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -16,13 +16,13 @@ import synthetic
 
 from dltune.errors import UsageError
 from dltune.planners.plan import bare
-from dltune.planners.shown import Lane, Schedule, Work
 from dltune.report.charts.tiles import NAMED, tiles
 from dltune.report.page import page
 from dltune.report.perfetto import trace
 from dltune.report.section import Context, Loaded
 from dltune.report.sections import schedules
 from dltune.tables import Tile, Tiles
+from dltune.views import Schedule, Slice, Track
 
 NETWORK, CLUSTER = divided.network(), divided.cluster()
 SECTION = divided.section(NETWORK, CLUSTER)
@@ -83,8 +83,8 @@ def test_a_trace_has_a_row_for_each_device_and_link() -> None:
         trace(context(PLAN))
 
 
-def lane(label: str, count: int) -> Lane:
-    return Lane(label, [Work(f"w{n}", "k", 2 * n, 2 * n + 1) for n in range(count)])
+def lane(label: str, count: int) -> Track:
+    return Track(label, [Slice(f"w{n}", "k", 2 * n, 2 * n + 1) for n in range(count)])
 
 
 def test_a_page_draws_as_much_as_there_is_room_for() -> None:
@@ -108,5 +108,5 @@ def test_names_in_pictures_are_shown_and_never_obeyed() -> None:
     assert text.count("<rect") == 2 + 2 + 2, "parts, their edges, and the legend"
     named = tiles(Tiles("t", [f"d{n}" for n in range(NAMED + 1)], picture.tiles[:0]))
     assert "Each of the 33 devices has its own colour" in str(named)
-    line = Schedule(evil, [Lane(evil, [Work(evil, evil, 0, 1)])], [])
+    line = Schedule(evil, [Track(evil, [Slice(evil, evil, 0, 1)])], [])
     assert "<script>alert" not in str(schedules.schedule(line, "s"))

@@ -26,7 +26,7 @@ from dltune.planners.allreduce.input_threads import InputThreads
 from dltune.planners.allreduce.rank_outcome import Heard, RankOutcome, outcome, settings
 from dltune.planners.allreduce.show import intent, sentences
 from dltune.planners.enforcement import Enforcement, Outcome, Run
-from dltune.planners.shown import counted
+from dltune.words import counted
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5

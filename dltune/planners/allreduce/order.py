@@ -16,8 +16,7 @@ from dltune.planners.allreduce import priority
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.model import Model
 from dltune.planners.allreduce.topology import Topology, traverse
-from dltune.planners.shown import counted
-from dltune.words import size
+from dltune.words import counted, size
 
 # More bins must make the step shorter by this part: each is a negotiation and a transfer more.
 WORTH = 0.005

@@ -17,9 +17,9 @@ from dltune.documents.sections.allreduce import RankCores
 from dltune.documents.sections.threads import Uniform
 from dltune.machine.ranks import Rank, share
 from dltune.planners.allreduce.model import Model, Setting
-from dltune.planners.shown import counted
 from dltune.simulate.ranks.job import Pool
 from dltune.simulate.ranks.method import ORIGINAL, Method
+from dltune.words import counted
 
 # A core of its own must make the step shorter by this part, for it cannot be had back when the
 # component is idle ("any variation in processing needs cannot be dynamically resolved").

@@ -17,7 +17,7 @@ from dltune.documents.sections.threads import Threads, Uniform
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Part, Shown
+from dltune.views import Section, View
 from dltune.words import between_commas
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AllreducePlanner(Planner[AllreducePlan]):
 
         return EnforcedAllreduce(section, run)
 
-    def show(self, section: AllreducePlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: AllreducePlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.allreduce.show import shown
 
         return shown(section)
@@ -174,7 +174,7 @@ def _decide(
         found,
         choice=name,
         remarks=section.reasons,
-        shown=Shown([Part("methods", "", [predictions(section, name)])]),
+        shown=View([Section("methods", "", [predictions(section, name)])]),
         explanation=bins(section, found, reducing) if explain else (),
         formats={
             name: partial(export, name, section, found.machine, _hosts(seen))

@@ -13,7 +13,7 @@ from dltune.horovod.preload.counts import Counts
 from dltune.horovod.preload.interposer import REST
 from dltune.job import messages
 from dltune.machine import cpulist
-from dltune.planners.shown import counted
+from dltune.words import counted
 
 
 class RankOutcome(msgspec.Struct, frozen=True):

@@ -9,20 +9,21 @@ from dltune.documents.profile import Profile
 from dltune.documents.sections.allreduce import AllreducePlan, pieces
 from dltune.planners.allreduce.calls import Call
 from dltune.planners.allreduce.rank_outcome import RankOutcome, cpus, settings, sleeps
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Table, columns
+from dltune.views import Headline, Section, View
+from dltune.words import counted
 
 
-def shown(section: AllreducePlan) -> Shown:
+def shown(section: AllreducePlan) -> View:
     """What each method is predicted to take, and what was decided."""
     title = f"{section.ranks} ranks over {section.controller}"
-    part = Part("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
+    methods = Section("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
     bins = sum(len(order.bins) for order in section.orders or ())
     decided = [f"gradients in {counted(bins, 'bin')}"] if bins else []
     decided += ["cores for each rank and its background thread"] if section.cores else []
     decided += ["a background thread that sleeps while it waits"] if section.sleeps else []
     sentence = f"Planned for {title}: {', '.join(decided) or 'Horovod unchanged'}."
-    return Shown([part], [Headline(1, sentence)])
+    return View([methods], [Headline(1, sentence)])
 
 
 def predictions(section: AllreducePlan, planned: str = "") -> Table:

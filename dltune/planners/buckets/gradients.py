@@ -18,7 +18,7 @@ from dltune.documents.opkey import Tensor
 from dltune.documents.profile import ALLREDUCE, Node, Op, Profile, Step
 from dltune.errors import UsageError
 from dltune.overlap.bins import Cost, Runs
-from dltune.planners.shown import counted
+from dltune.words import counted
 
 # puts a gradient where it travels from; of such of a step there is one for each gradient
 _COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")

@@ -14,7 +14,7 @@ from dltune.documents.sections import buckets
 from dltune.documents.sections.buckets import Buckets
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Shown
+from dltune.views import View
 
 
 class BucketsPlanner(Planner[Buckets]):
@@ -61,7 +61,7 @@ class BucketsPlanner(Planner[Buckets]):
 
         return EnforcedBuckets(section, run)
 
-    def show(self, section: Buckets, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: Buckets, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.buckets.show import shown
 
         return shown(section)

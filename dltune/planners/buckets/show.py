@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dltune.documents.sections.buckets import Buckets, Model
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Table, columns
-from dltune.words import size
+from dltune.views import Headline, Section, View
+from dltune.words import counted, size
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def sentences(outcome: BucketsOutcome) -> Iterator[str]:
     yield from outcome.left
 
 
-def shown(section: Buckets) -> Shown:
+def shown(section: Buckets) -> View:
     rows = [
         (
             counted(len(model.gradients), "gradient"),
@@ -82,7 +82,7 @@ def shown(section: Buckets) -> Shown:
     ]
     heads = ("model", "", ">buckets", "bucket sizes", ">step ms", ">speed-up")
     table = Table("predicted step of a rank, by buckets", columns(*heads), rows)
-    return Shown([Part("buckets", "Gradient buckets", [table])], [_headline(section)])
+    return View([Section("buckets", "Gradient buckets", [table])], [_headline(section)])
 
 
 def _headline(section: Buckets) -> Headline:

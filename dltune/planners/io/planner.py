@@ -16,9 +16,9 @@ from dltune.documents.sections import io
 from dltune.documents.sections.io import Access, IoPlan
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Figure, Key, Table, columns
-from dltune.words import size
+from dltune.views import Headline, Section, View
+from dltune.words import counted, size
 
 
 class IoPlanner(Planner[IoPlan]):
@@ -52,7 +52,7 @@ class IoPlanner(Planner[IoPlan]):
 
         machine = topology.local()
         section = decide(documents.load(parameters["report"]), machine, parameters["access"])
-        shown = Shown([Part("files", "", [_files(section)])])
+        shown = View([Section("files", "", [_files(section)])])
         return Decision(section, machine, remarks=section.reasons, shown=shown)
 
     def enforce(self, section: IoPlan, run: Run) -> Enforcement:
@@ -64,10 +64,10 @@ class IoPlanner(Planner[IoPlan]):
 
         return lambda: use(section)
 
-    def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
-        parts = [Part("files", "How files are read", [_files(section), *section.reasons])]
+    def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
+        sections = [Section("files", "How files are read", [_files(section), *section.reasons])]
         sentence = f"The plan changes how {counted(len(section.files), 'file')} will be read."
-        return Shown(parts, [Headline(1, sentence)])
+        return View(sections, [Headline(1, sentence)])
 
 
 PLANNER = IoPlanner()

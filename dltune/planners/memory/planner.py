@@ -17,7 +17,7 @@ from dltune.errors import UsageError
 from dltune.planners.duration import Duration
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Shown
+from dltune.views import View
 
 if TYPE_CHECKING:
     from dltune.documents.profile import Profile
@@ -154,7 +154,7 @@ class MemoryPlanner(Planner[Memory]):
 
         return EnforcedMemory(section, run)
 
-    def show(self, section: Memory, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: Memory, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.memory.show import shown
 
         return shown(section)

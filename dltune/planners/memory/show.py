@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.documents.sections.memory import Memory
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Bar, Course, Key, Piece, Series, Table, columns
+from dltune.views import Headline, Section, View
+from dltune.words import counted
 
 if TYPE_CHECKING:
     from dltune.planners.memory.deepest import Deepest
@@ -108,19 +109,19 @@ def _offloading(section: Memory) -> str:
     return f", {counted(len(section.offloaded), 'tensor')} ({total}) offloaded"
 
 
-def shown(section: Memory) -> Shown:
-    parts: list[Piece] = [_table(section)]
+def shown(section: Memory) -> View:
+    body: list[Piece] = [_table(section)]
     if section.compiled is None:  # else no op is known
-        parts += [_course(section), _again(section)]
+        body += [_course(section), _again(section)]
     if section.offloaded:
-        parts.append(_offloaded(section))
-    return Shown([Part("memory", "Memory of a step", parts)], [Headline(1, _sentence(section))])
+        body.append(_offloaded(section))
+    return View([Section("memory", "Memory of a step", body)], [Headline(1, _sentence(section))])
 
 
-def decision(section: Memory, depths: Deepest | None = None) -> Shown:
+def decision(section: Memory, depths: Deepest | None = None) -> View:
     course = [_course(section)] if section.compiled is None else []
     more = [_depths(depths)] if depths else []
-    return Shown([Part("memory", "", [_table(section), *course, *more])])
+    return View([Section("memory", "", [_table(section), *course, *more])])
 
 
 def mib(bytes: int) -> str:

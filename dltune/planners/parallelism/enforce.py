@@ -19,8 +19,8 @@ from dltune.job.launch import Event, Job, require_executable
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.parallelism.expressed import expressed
 from dltune.planners.parallelism.hosts import interface, meeting
-from dltune.planners.shown import counted
 from dltune.pytorch.adapters import INJECTED as TORCH
+from dltune.words import counted
 
 _SHOWN = 3
 

@@ -18,7 +18,7 @@ from dltune.errors import UsageError
 from dltune.planners.duration import Duration
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Schedule, Shown
+from dltune.views import Schedule, View
 
 if TYPE_CHECKING:
     from dltune.documents.topology import Topology
@@ -164,7 +164,7 @@ class ParallelismPlanner(Planner[Parallelism]):
 
         return EnforcedParallelism(section, run)
 
-    def show(self, section: Parallelism, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: Parallelism, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.parallelism.show import shown
 
         return shown(section)

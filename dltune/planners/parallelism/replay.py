@@ -23,7 +23,7 @@ from dltune.planners.parallelism import times
 from dltune.planners.parallelism.decide import posed, space
 from dltune.planners.parallelism.given import Given, again
 from dltune.planners.parallelism.written import read
-from dltune.planners.shown import Lane, Schedule, Work
+from dltune.views import Schedule, Slice, Track
 
 MOST = 2_000_000  # tasks, of which a picture has a use
 
@@ -70,19 +70,19 @@ def _times(
 
 def _schedule(section: Parallelism, whole: Problem, events: Sequence[Event]) -> Schedule:
     names = _Names(whole)
-    done: defaultdict[int, list[Work]] = defaultdict(list)
+    done: defaultdict[int, list[Slice]] = defaultdict(list)
     for event in events:
         name, kind = names.of(event)
-        done[event.resource].append(Work(name, kind, event.start, event.end, event.bytes))
+        done[event.resource].append(Slice(name, kind, event.start, event.end, event.bytes))
     labels = (*section.devices, *whole.routes.channels)
 
-    def lane(place: int) -> Lane:
-        return Lane(labels[place], tuple(sorted(done[place], key=lambda work: work.start)))
+    def track(place: int) -> Track:
+        return Track(labels[place], tuple(sorted(done[place], key=lambda each: each.start)))
 
     return Schedule(
         f"simulated: {section.network} on {section.topology}",
-        tuple(lane(place) for place in range(whole.devices)),
-        tuple(lane(place) for place in sorted(done) if place >= whole.devices),
+        tuple(track(place) for place in range(whole.devices)),
+        tuple(track(place) for place in sorted(done) if place >= whole.devices),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from dltune.documents.sections.parallelism import Baseline, Divided, Parallelism
 from dltune.planners.parallelism.pictures import divided, tiles
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.tables import Bar, Key, Table, columns
+from dltune.views import Headline, Section, View
+from dltune.words import counted
 
 PLAN, FIRST = "planned", "data parallel"
 # of the strategy, on stdout of the command that finds it
@@ -37,21 +38,21 @@ def choice(section: Parallelism) -> str:
     return f"{_ms(section.seconds)} ms per step on {counted(len(section.devices), 'device')}{gap}"
 
 
-def shown(section: Parallelism) -> Shown:
-    return Shown(
+def shown(section: Parallelism) -> View:
+    return View(
         [
-            Part("steps", "Simulated steps", [_compared(section), *_bounded(section)]),
-            Part("strategy", "Strategy", [*tiles(section, alike(section)), _strategy(section)]),
-            Part("assumptions", "Assumptions of the simulation", [*_assumptions(section)]),
+            Section("steps", "Simulated steps", [_compared(section), *_bounded(section)]),
+            Section("strategy", "Strategy", [*tiles(section, alike(section)), _strategy(section)]),
+            Section("assumptions", "Assumptions of the simulation", [*_assumptions(section)]),
         ],
         [Headline(1, _sentence(section))],
     )
 
 
-def decision(section: Parallelism) -> Shown:
+def decision(section: Parallelism) -> View:
     source = f"Op times are {_costs(section)}."
     told = [source, *_bounded(section)]
-    return Shown([Part("steps", "", [_compared(section), *told, _briefly(section)])])
+    return View([Section("steps", "", [_compared(section), *told, _briefly(section)])])
 
 
 def remarks(section: Parallelism) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dltune.parallelism.local_times import by_request, requests
 from dltune.parallelism.problem import Space
 from dltune.parallelism.request import Request
 from dltune.planners.parallelism.given import Given
-from dltune.planners.shown import counted
+from dltune.words import counted
 
 TOGETHER = 8  # parts that are timed in turns in one process, and then kept
 QUIET = 15.0  # seconds between two sentences on how far it is

@@ -13,7 +13,7 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Planner
-from dltune.planners.shown import Shown
+from dltune.views import View
 
 
 class SettingsPlanner(Planner[SettingsPlan]):
@@ -68,7 +68,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
             remedy="start the job with `dltune run --plan`",
         )
 
-    def show(self, section: SettingsPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: SettingsPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.settings.show import shown
 
         return shown(section)

@@ -9,8 +9,8 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.planners.settings.applied import Applied
 from dltune.planners.settings.effects import effects, in_words, picture, speed
 from dltune.planners.settings.space import by_name
-from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Piece, Prose, Table, columns
+from dltune.views import Headline, Section, View
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Acted:
     left: tuple[str, ...]
 
 
-def shown(section: SettingsPlan) -> Shown:
+def shown(section: SettingsPlan) -> View:
     """The chosen set, each trial's ratio with its interval, and what was not tried."""
     body: list[Piece] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
     if section.partial:
@@ -33,13 +33,13 @@ def shown(section: SettingsPlan) -> Shown:
     drawing = picture(section)
     if drawing.rows:
         body += [drawing, effects(section)]
-    parts = [Part("settings", "Settings of the job", body)]
+    sections = [Section("settings", "Settings of the job", body)]
     if section.untried:
         rows = [(one.setting, one.value or "any", Prose(one.why)) for one in section.untried]
         title = "settings and values that were not tried"
         table = Table(title, columns("setting", "value", "why"), rows)
-        parts.append(Part("untried", "Not tried", [table]))
-    return Shown(parts, [_headline(section)])
+        sections.append(Section("untried", "Not tried", [table]))
+    return View(sections, [_headline(section)])
 
 
 def _headline(section: SettingsPlan) -> Headline:

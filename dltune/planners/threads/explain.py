@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dltune.documents.profile import Op
 from dltune.documents.sections.threads import Candidate
 from dltune.errors import UsageError
-from dltune.planners.shown import counted
 from dltune.planners.threads.decide import Decision
 from dltune.planners.threads.strategies import leaders, per_instance
+from dltune.words import counted
 from dltune.workload.workload import SMALL, Workload
 
 # how many ops and how many neighbours are told at most

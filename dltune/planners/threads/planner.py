@@ -17,8 +17,8 @@ from dltune.documents.sections.threads import Threads
 from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Part, Shown
 from dltune.planners.threads import emit
+from dltune.views import Section, View
 
 if TYPE_CHECKING:
     from dltune.documents.profile import Profile
@@ -129,7 +129,7 @@ class ThreadsPlanner(Planner[Threads]):
         orders = fitted.orders(1, plan.signatures)
         return lambda: obey([*machine_lines(machine, fitted.uniform), *orders.lines()])
 
-    def show(self, section: Threads, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: Threads, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.threads.show import shown
 
         return shown(section, beside)
@@ -175,7 +175,7 @@ def _decide(
         found,
         choice=strategies.chosen.setting,
         remarks=(*remarks, *_remarks(found, made, calibration, strategies)),
-        shown=Shown([Part("strategies", "", [predictions(section)])]),
+        shown=View([Section("strategies", "", [predictions(section)])]),
         explanation=("", *explained(made, strategies, explain)) if explain else (),
         summary={
             "machine": there.name,

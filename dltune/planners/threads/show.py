@@ -9,9 +9,9 @@ import msgspec
 
 from dltune.documents.bench import Bench
 from dltune.documents.sections.threads import OpPlan, Threads, Uniform
-from dltune.planners.shown import Headline, Part, Shown
 from dltune.planners.threads.fitted import Fitted, Handling
 from dltune.tables import Bar, Key, Table, columns
+from dltune.views import Headline, Section, View
 
 # one execution in so many is recorded op by op, to compare the plan with the executed ops
 RECORD_EVERY = 64
@@ -41,15 +41,15 @@ class ProcessOutcome:
     avoided: tuple[tuple[str, str], ...]
 
 
-def shown(section: Threads, beside: Sequence[msgspec.Struct] = ()) -> Shown:
+def shown(section: Threads, beside: Sequence[msgspec.Struct] = ()) -> View:
     """What each strategy is predicted to take (Fig. 3), and took in a bench of `beside`; what was
     decided for each op."""
     bench = next((document for document in beside if isinstance(document, Bench)), None)
-    parts = [
-        Part("strategies", "Strategies", [predictions(section, bench)]),
-        Part("ops", "Planned ops", [_ops(section)]),
+    sections = [
+        Section("strategies", "Strategies", [predictions(section, bench)]),
+        Section("ops", "Planned ops", [_ops(section)]),
     ]
-    return Shown(parts, [_headline(section)])
+    return View(sections, [_headline(section)])
 
 
 def predictions(section: Threads, bench: Bench | None = None) -> Table:

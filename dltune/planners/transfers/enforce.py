@@ -17,11 +17,11 @@ from dltune.job.orders import sampled_lines
 from dltune.job.record import pauses, span
 from dltune.planners.attachment import Attachment
 from dltune.planners.enforcement import Enforcement, Outcome, Run
-from dltune.planners.shown import counted
 from dltune.planners.transfers.cluster import require_planned
 from dltune.planners.transfers.show import Sent, Stepped, TransfersOutcome, intent, sentences
 from dltune.planners.transfers.steps import efficiency, stragglers
 from dltune.stats.samples import relative_spread
+from dltune.words import counted
 
 
 @dataclass

@@ -9,10 +9,10 @@ from dltune.documents.sections.transfers import Transfers
 from dltune.job import messages
 from dltune.job.record import Record
 from dltune.planners.observer import Observer
-from dltune.planners.shown import counted
 from dltune.planners.transfers.cluster import require_planned
 from dltune.planners.transfers.enforce import order_lines
 from dltune.planners.transfers.steps import efficiency
+from dltune.words import counted
 
 
 class TransferObserver(Observer):

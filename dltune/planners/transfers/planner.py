@@ -17,7 +17,7 @@ from dltune.errors import UsageError
 from dltune.planners.enforcement import Enforcement, Run
 from dltune.planners.observer import Observer
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Shown
+from dltune.views import View
 
 if TYPE_CHECKING:
     from dltune.documents.profile import Profile, Step
@@ -115,7 +115,7 @@ class TransfersPlanner(Planner[Transfers]):
     def choice(self, section: Transfers) -> str:
         return f"transfers {section.order}"
 
-    def show(self, section: Transfers, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: Transfers, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         from dltune.planners.transfers.show import shown
 
         return shown(section)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.documents.sections.transfers import SHUFFLES, Order, Receiver, Transfers
-from dltune.planners.shown import Headline, Part, Shown, counted
 from dltune.planners.transfers.planner import GIGABIT
 from dltune.tables import Bar, Key, Table, columns
+from dltune.views import Headline, Section, View
+from dltune.words import counted
 
 if TYPE_CHECKING:
     from dltune.planners.transfers.simulated import Simulated
@@ -95,12 +96,12 @@ def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
         yield f"the fastest worker took {outcome.waits:.0%} less time per step than the slowest"
 
 
-def shown(section: Transfers) -> Shown:
-    parts = [
-        Part(f"to{number}", f"Transfers to {one.task}", [*_predicted(section, one), _order(one)])
+def shown(section: Transfers) -> View:
+    sections = [
+        Section(f"to{number}", f"Transfers to {one.task}", [*_predicted(section, one), _order(one)])
         for number, one in enumerate(section.receivers)
     ]
-    return Shown(parts, [Headline(1, _sentence(section))])
+    return View(sections, [Headline(1, _sentence(section))])
 
 
 def choice(section: Transfers) -> str:
@@ -109,10 +110,10 @@ def choice(section: Transfers) -> str:
     return f"{section.order}, {tensors} to {counted(len(section.receivers), 'task')}"
 
 
-def predictions(section: Transfers, simulated: Simulated | None) -> Shown:
+def predictions(section: Transfers, simulated: Simulated | None) -> View:
     tables = [table for one in section.receivers for table in _predicted(section, one)]
     tables += _simulated(section.order, simulated) if simulated else []
-    return Shown([Part("predictions", "Predicted steps", tables)])
+    return View([Section("predictions", "Predicted steps", tables)])
 
 
 def _simulated(order: Order, simulated: Simulated) -> Iterator[Table]:

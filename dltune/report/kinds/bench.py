@@ -9,7 +9,6 @@ from dltune.bench.tables import measured
 from dltune.documents import files
 from dltune.documents.bench import Bench, load
 from dltune.documents.plan import Plan
-from dltune.planners.shown import Headline
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.cdf import cdf
 from dltune.report.charts.marks import legend, row, tick
@@ -18,6 +17,7 @@ from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
 from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import html
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

@@ -8,12 +8,12 @@ from dltune.documents.diagnosis import Diagnosis, load
 from dltune.documents.observation import Observation
 from dltune.findings.finding_text import NO_CAUSE, format_limit, suggest_next, to_sentence
 from dltune.machine import cpulist
-from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
 from dltune.tables import Key, Table, columns
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

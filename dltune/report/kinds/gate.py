@@ -6,13 +6,13 @@ import shlex
 
 from dltune.documents.gate import Result, load
 from dltune.gate import figures
-from dltune.planners.shown import Headline
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.table import html
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

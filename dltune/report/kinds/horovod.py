@@ -7,11 +7,11 @@ import shlex
 from dltune.documents.horovod import Horovod, Rank, Role, Timeline, load
 from dltune.findings.finding_text import to_sentence
 from dltune.horovod import tables
-from dltune.planners.shown import Headline
 from dltune.report.charts.marks import captioned, divided
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

@@ -6,10 +6,10 @@ from dltune.documents.io import Io, load
 from dltune.findings.finding_text import to_sentence
 from dltune.io.report import tables
 from dltune.io.report.shown import ceiling, place
-from dltune.planners.shown import Headline
 from dltune.report.markup import joined, tag
 from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.table import html
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

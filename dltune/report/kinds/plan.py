@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dltune import views
 from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.errors import DltuneError
 from dltune.planners.plan import in_order, load
 from dltune.planners.registry import planner
-from dltune.planners.shown import Headline, Part
 from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
 from dltune.report.charts.tiles import tiles
@@ -17,6 +17,7 @@ from dltune.report.section import Context, Loaded, Section, Shown
 from dltune.report.sections.schedules import schedule
 from dltune.report.table import html
 from dltune.tables import Course, Table, Tiles
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 
@@ -34,7 +35,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     for name, section in in_order(plan):
         shown = planner(name).show(section, plan, [bench] if bench else [])
         headlines += shown.headlines
-        for part in shown.parts:
+        for part in shown.sections:
             identifier = f"{loaded.prefix}-{name}-{part.name}"
             sections.append(Section(identifier, part.title, _body(part, identifier)))
         try:
@@ -62,7 +63,7 @@ def show(loaded: Loaded, context: Context) -> Shown:
     )
 
 
-def _body(part: Part, identifier: str) -> Markup:
+def _body(part: views.Section, identifier: str) -> Markup:
     drawn = []
     for number, one in enumerate(part.body):
         if isinstance(one, Table):

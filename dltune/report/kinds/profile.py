@@ -13,7 +13,6 @@ from dltune.documents.profile import Profile, load
 from dltune.documents.sections.threads import Threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
-from dltune.planners.shown import Headline
 from dltune.report.charts.marks import legend
 from dltune.report.execution import Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
@@ -23,6 +22,7 @@ from dltune.report.sections import ops, roofline
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
+from dltune.views import Headline
 
 __all__ = ["load", "show"]
 

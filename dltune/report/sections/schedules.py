@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dltune.planners.shown import Lane, Schedule, Work, counted
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.sections.timelines import COLOURS, NAME, zoomable
+from dltune.views import Schedule, Slice, Track
 from dltune.visible import visible
+from dltune.words import counted
 
 # slices on one page, and rows: a picture of more is none
 MOST, ROWS = 100_000, 96
@@ -19,8 +20,8 @@ MOST, ROWS = 100_000, 96
 def schedule(shown: Schedule, identifier: str) -> Markup:
     drawn = within(shown)
     kinds: Counter[str] = Counter()
-    for work in _works((*drawn.devices, *drawn.links)):
-        kinds[work.kind] += work.end - work.start
+    for each in _slices((*drawn.devices, *drawn.links)):
+        kinds[each.kind] += each.end - each.start
     heavy = [kind for kind, _ in kinds.most_common(COLOURS)]
     label = f"{shown.title}. Arrow keys move, plus and minus zoom, n and p go from op to op."
     return joined(
@@ -34,23 +35,23 @@ def schedule(shown: Schedule, identifier: str) -> Markup:
 def within(shown: Schedule) -> Schedule:
     """As much of it as a page can draw: devices that have anything to do first, then the links that
     are busy the longest."""
-    busy = sorted(shown.links, key=lambda lane: -sum(w.end - w.start for w in lane.works))
+    busy = sorted(shown.links, key=lambda track: -sum(w.end - w.start for w in track.slices))
     kept: set[int] = set()
     room = MOST
-    for lane in (*filter(lambda lane: lane.works, shown.devices), *busy):
-        room -= len(lane.works)
+    for track in (*filter(lambda track: track.slices, shown.devices), *busy):
+        room -= len(track.slices)
         if room < 0 or len(kept) == ROWS:
             break
-        kept.add(id(lane))
+        kept.add(id(track))
     return Schedule(
         shown.title,
-        [lane for lane in shown.devices if id(lane) in kept],
-        [lane for lane in shown.links if id(lane) in kept],
+        [track for track in shown.devices if id(track) in kept],
+        [track for track in shown.links if id(track) in kept],
     )
 
 
 def _left_out(shown: Schedule, drawn: Schedule) -> Iterable[str]:
-    working = [lane for lane in shown.devices if lane.works]
+    working = [track for track in shown.devices if track.slices]
     if idle := len(shown.devices) - len(working):
         yield f"{idle} of {counted(len(shown.devices), 'device')} are idle"
     for what, some, every in (
@@ -65,12 +66,12 @@ def encoded(shown: Schedule, heavy: Sequence[str]) -> bytes:
     """Names and slices for the script, as those of a step's ops."""
     colour = {kind: index for index, kind in enumerate(heavy)}
     number: dict[tuple[str, str], int] = {}
-    for work in _works((*shown.devices, *shown.links)):
-        number.setdefault((work.name, work.kind), len(number))
+    for each in _slices((*shown.devices, *shown.links)):
+        number.setdefault((each.name, each.kind), len(number))
     names = [visible(name, NAME) for name, _ in number]
 
-    def rows(lanes: Sequence[Lane]) -> list[dict[str, object]]:
-        return [{"label": visible(one.label, NAME), "slices": _flat(one, number)} for one in lanes]
+    def rows(tracks: Sequence[Track]) -> list[dict[str, object]]:
+        return [{"label": visible(one.label, NAME), "slices": _flat(one, number)} for one in tracks]
 
     line = {
         "title": shown.title,
@@ -90,14 +91,14 @@ def encoded(shown: Schedule, heavy: Sequence[str]) -> bytes:
     )
 
 
-def _flat(lane: Lane, number: dict[tuple[str, str], int]) -> list[int]:
+def _flat(track: Track, number: dict[tuple[str, str], int]) -> list[int]:
     flat: list[int] = []
     before = 0
-    for work in lane.works:
-        flat += (work.start - before, work.end - work.start, number[work.name, work.kind])
-        before = work.start
+    for each in track.slices:
+        flat += (each.start - before, each.end - each.start, number[each.name, each.kind])
+        before = each.start
     return flat
 
 
-def _works(lanes: Iterable[Lane]) -> Iterable[Work]:
-    return (work for lane in lanes for work in lane.works)
+def _slices(tracks: Iterable[Track]) -> Iterable[Slice]:
+    return (each for track in tracks for each in track.slices)

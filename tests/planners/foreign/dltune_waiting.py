@@ -15,8 +15,8 @@ from dltune.extensions import Command, Extension
 from dltune.machine import topology
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.planner import Decision, Planner
-from dltune.planners.shown import Headline, Part, Shown
 from dltune.tables import Table, columns
+from dltune.views import Headline, Section, View
 
 POLICIES = ("active", "passive")
 
@@ -70,13 +70,13 @@ class WaitingPlanner(Planner[WaitingPlan]):
     def apply(self, section: WaitingPlan, plan: Plan, machine: object) -> Any:
         raise UsageError("OpenMP reads its policy when it is loaded", remedy="use dltune run")
 
-    def show(self, section: WaitingPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> Shown:
+    def show(self, section: WaitingPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         return self._shown(section)
 
-    def _shown(self, section: WaitingPlan) -> Shown:
+    def _shown(self, section: WaitingPlan) -> View:
         table = Table("how OpenMP's threads wait", columns("policy"), [(section.policy,)])
         headline = Headline(1, f"OpenMP's threads are planned to wait {section.policy}ly.")
-        return Shown([Part("policy", "Waiting", [table])], [headline])
+        return View([Section("policy", "Waiting", [table])], [headline])
 
 
 PLANNER = WaitingPlanner()

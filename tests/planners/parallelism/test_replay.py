@@ -28,10 +28,10 @@ def test_it_takes_as_long_as_planned_and_sends_as_much(section: Parallelism) -> 
     assert schedule.end / 1e9 == pytest.approx(section.seconds)
     assert [lane.label for lane in schedule.devices] == [*section.devices]
     for lane in (*schedule.devices, *schedule.links):
-        assert all(a.end <= b.start for a, b in itertools.pairwise(lane.works))
-    names = {work.name.rpartition(",")[0] for lane in schedule.devices for work in lane.works}
+        assert all(a.end <= b.start for a, b in itertools.pairwise(lane.slices))
+    names = {work.name.rpartition(",")[0] for lane in schedule.devices for work in lane.slices}
     assert {f"{one.name} forward" for one in section.operators} <= names
-    kinds = {work.kind for lane in schedule.devices for work in lane.works}
+    kinds = {work.kind for lane in schedule.devices for work in lane.slices}
     assert {"steps", "product"} <= kinds, "by block, else by type"
 
 
@@ -41,7 +41,7 @@ def test_a_section_that_a_person_has_changed(section: Parallelism) -> None:
         msgspec.structs.replace(one, degrees=(1, 1), devices=(3,)) for one in section.operators
     )
     schedule = replayed(msgspec.structs.replace(section, operators=alone), [NETWORK, CLUSTER])
-    assert [lane.label for lane in schedule.devices if lane.works] == ["d3"]
+    assert [lane.label for lane in schedule.devices if lane.slices] == ["d3"]
     assert schedule.links == ()
 
 

@@ -27,7 +27,7 @@ def operator(name: str, degrees: tuple[int, ...], devices: tuple[int, ...], **mo
 
 def tables(section: Parallelism) -> list[Table]:
     shown = PLANNER.show(section, None, [])
-    return [one for part in shown.parts for one in part.body if isinstance(one, Table)]
+    return [one for part in shown.sections for one in part.body if isinstance(one, Table)]
 
 
 def test_the_plan_stands_last_beside_what_it_is_compared_with() -> None:
@@ -43,7 +43,7 @@ def test_the_gap_is_told() -> None:
     section = msgspec.structs.replace(SECTION, seconds=0.01, bound=0.009, proof="a way")
     assert show.choice(section) == "10.00 ms per step on 4 devices, gap to the bound 10.0%"
     shown = show.shown(section)
-    told = [one for one in shown.parts[0].body if isinstance(one, str)]
+    told = [one for one in shown.sections[0].body if isinstance(one, str)]
     assert told == [
         "No strategy in this search space takes less than 9.00 ms (proven by a way): the gap to "
         "the best is at most 10.0%."
@@ -52,7 +52,7 @@ def test_the_gap_is_told() -> None:
     best = show.shown(msgspec.structs.replace(section, bound=0.01))
     none = "no strategy in its search space takes less (proven by a way)"
     assert none in best.headlines[0].sentence
-    assert "No strategy in this search space takes less (proven by a way)." in best.parts[0].body
+    assert "No strategy in this search space takes less (proven by a way)." in best.sections[0].body
     unknown = msgspec.structs.replace(section, bound=None)
     assert "gap" not in show.choice(unknown)
     assert "space" not in show.shown(unknown).headlines[0].sentence
@@ -85,10 +85,10 @@ def test_what_the_times_rest_on_is_told() -> None:
         (True, parts, "measured by JAX 1 for 7 parts of operators, on 2 cores each"),
     ):
         section = msgspec.structs.replace(SECTION, measured=measured, times=times)
-        sentences = show.shown(section).parts[-1].body
+        sentences = show.shown(section).sections[-1].body
         assert [str(one)[:2] for one in sentences] == ["A1", "A2", "A3", "A4"]
         assert told in str(sentences[0])
-        assert any(told in str(one) for one in show.decision(section).parts[0].body)
+        assert any(told in str(one) for one in show.decision(section).sections[0].body)
 
 
 def test_each_device_has_its_part_of_the_picture() -> None:
@@ -115,12 +115,12 @@ def test_a_picture_has_an_end() -> None:
 def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> None:
     once = [operator(f"o{n}", (1, 1), (n,), block="alone") for n in range(20)]
     often = [operator(f"b{n}", (2, 1), (0, 1), block="both" * (n < 2)) for n in range(3)]
-    strategy = show.decision(plain(*once, *often, devices=20)).parts[0].body[-1]
+    strategy = show.decision(plain(*once, *often, devices=20)).sections[0].body[-1]
     assert isinstance(strategy, Table)
     assert strategy.rows[0] == ("sample 2", "d0 to d1", "3", Key("both, b2"))
     assert len(strategy.rows) == show.ROWS
     assert "12 of 21 groups" in strategy.title
-    assert isinstance(PLANNER.show(SECTION, None, []).parts[1].body[0], Tiles)
+    assert isinstance(PLANNER.show(SECTION, None, []).sections[1].body[0], Tiles)
 
 
 def test_it_speaks_of_no_ops_of_a_graph() -> None:

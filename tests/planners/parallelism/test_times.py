@@ -54,7 +54,7 @@ def test_a_plan_of_measured_times_is_simulated_again_with_these(tmp_path: Path) 
     # more that was measured since changes nothing
     schedule = replayed(section, [GIVEN.graph, CLUSTER, every])
     assert schedule.end / 1e9 == pytest.approx(section.seconds)
-    assert any(work.kind == "updates" for lane in schedule.devices for work in lane.works)
+    assert any(work.kind == "updates" for lane in schedule.devices for work in lane.slices)
     slower = tuple(msgspec.structs.replace(one, forward=2 * one.forward) for one in every.parts)
     for others in ([], [found(parts=slower)], [found(update=2e-9)], [found(parts=())]):
         with pytest.raises(UsageError, match="times that the plan was made with are missing"):
