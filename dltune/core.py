@@ -56,7 +56,10 @@ EXTENSION = Extension(
     ),
     documents={
         "dltune.profile": DocumentKind(
-            "dltune.documents.profile:load", ("ops",), "dltune.report.kinds.profile:show"
+            "dltune.documents.profile:load",
+            ("ops",),
+            "dltune.report.kinds.profile:view",
+            "dltune.compare.profiles:compare_files",
         ),
         "dltune.plan": DocumentKind(
             "dltune.planners.plan:load",
@@ -70,21 +73,24 @@ EXTENSION = Extension(
                 "parallelism.operators",
                 "document",
             ),
-            "dltune.report.kinds.plan:show",
+            "dltune.report.kinds.plan:view",
         ),
         "dltune.bench": DocumentKind(
-            "dltune.documents.bench:load", ("settings",), "dltune.report.kinds.bench:show"
+            "dltune.documents.bench:load",
+            ("settings",),
+            "dltune.report.kinds.bench:view",
+            "dltune.compare.benches:compare_files",
         ),
         "dltune.tune": DocumentKind("dltune.documents.tune:load", ("trials",)),
         "dltune.gate": DocumentKind(
-            "dltune.documents.gate:load", ("verdicts",), "dltune.report.kinds.gate:show"
+            "dltune.documents.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"
         ),
         "dltune.gate-baseline": DocumentKind("dltune.documents.gate:load_baseline", ("measured",)),
         "dltune.gate-history": DocumentKind("dltune.gate.history:load", ("points",)),
         "dltune.graph": DocumentKind("dltune.documents.graph:load", ("nodes",)),
         "dltune.machine": DocumentKind("dltune.documents.machine:load", ("cores",)),
         "dltune.diagnosis": DocumentKind(
-            "dltune.documents.diagnosis:load", ("findings",), "dltune.report.kinds.diagnosis:show"
+            "dltune.documents.diagnosis:load", ("findings",), "dltune.report.kinds.diagnosis:view"
         ),
         "dltune.roofs": DocumentKind("dltune.documents.roofs:load", ("peaks",)),
     },

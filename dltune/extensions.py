@@ -39,12 +39,14 @@ class Command:
 class DocumentKind:
     """A kind of document. `load`: the function that reads and checks a file. `main`: the table that
     `show --csv` prints by default, the first of these that has rows. `view`: the function that
-    returns what the HTML page shows; empty: the page cannot show it. `is_evidence`: rules read it,
-    so `dltune diagnose FILES` takes it."""
+    returns a document's `View`, from the document and a `Context`; empty: the page cannot show it.
+    `compare`: the function that compares two files; empty: they cannot be compared. `is_evidence`:
+    rules read it, so `dltune diagnose FILES` takes it."""
 
     load: str
     main: tuple[str, ...]
     view: str = ""
+    compare: str = ""
     is_evidence: bool = False
 
 
@@ -129,6 +131,11 @@ def hooks() -> list[Hook]:
 def failures() -> Mapping[str, str]:
     """Return why extensions of other packages cannot be loaded, by name."""
     return _others()[1]
+
+
+def names(registry: str) -> tuple[str, ...]:
+    """Return all names in a field of the extensions, such as "planners", dltune's own first."""
+    return tuple(name for extension in extensions() for name in getattr(extension, registry))
 
 
 def find(registry: str, name: str) -> Any:

@@ -126,15 +126,25 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Shares:
+    """A picture of parts of a whole, each with its text and its share, for a page alone."""
+
+    title: str
+    parts: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True)
 class Table:
-    """Cells in rows, one for each column. Names in them may be anybody's: who draws a cell makes it
-    safe to see. `sorted_by`: the column by which rows come sorted, highest first."""
+    """Cells in rows, one for each column. Cells can contain names from other people's jobs; the
+    renderers make them safe. `sorted_by`: the column by which the rows are sorted, highest first.
+    `name`: part of links on a page, unique in its view. `most`, `most_on_page`: print or draw at
+    most so many rows. `gap`: print an empty line before it."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     sorted_by: int | None = None
-
-
-# what a sentence may be followed by
-Piece: TypeAlias = str | Table | Ratios | Course | Tiles
+    name: str = ""
+    most: int | None = None
+    most_on_page: int | None = None
+    gap: bool = True

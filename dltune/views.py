@@ -3,10 +3,17 @@ terminal (`cli/tables.py`) and a page (`report/`) draw the same view."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
 
-from dltune.tables import Piece
+import msgspec
+
+from dltune.documents.finding import Finding
+from dltune.tables import Course, Drawn, Ratios, Shares, Table, Tiles
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -16,6 +23,37 @@ class Headline:
 
     rank: int
     sentence: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings, the most costly first."""
+
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that only a page shows. `draw` returns its markup, in which identifiers begin with
+    the argument. It is called only if there is a page."""
+
+    draw: Callable[[str], Drawn]
+
+
+@dataclass(frozen=True)
+class Only:
+    """A piece that only one renderer shows."""
+
+    medium: Literal["terminal", "page"]
+    piece: Piece
+
+
+def on_terminal(*pieces: Piece) -> list[Piece]:
+    return [Only("terminal", piece) for piece in pieces]
+
+
+def on_page(*pieces: Piece) -> list[Piece]:
+    return [Only("page", piece) for piece in pieces]
 
 
 @dataclass(frozen=True)
@@ -31,13 +69,13 @@ class Section:
 @dataclass(frozen=True)
 class View:
     """A document, or a section of a plan. `head`: pairs (name, value) that say where the document
-    comes from. `remarks`: warnings about it."""
+    comes from. `remarks`: warnings for a page, which iterates over them once."""
 
     sections: Sequence[Section] = ()
     headlines: Sequence[Headline] = ()
     title: str = ""
     head: Sequence[tuple[str, str]] = ()
-    remarks: Sequence[str] = ()
+    remarks: Iterable[str] = ()
 
 
 @dataclass(frozen=True)
@@ -72,3 +110,34 @@ class Schedule:
     def end(self) -> int:
         tracks = (*self.devices, *self.links)
         return max((each.end for track in tracks for each in track.slices), default=0)
+
+
+# what a section consists of
+Piece: TypeAlias = (
+    str | Table | Ratios | Course | Tiles | Shares | Schedule | Findings | Picture | Only
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A document and its file. `kind`: the name in its schema, such as "dltune.profile".
+    `prefix`: the begin of all identifiers of its view."""
+
+    path: Path
+    kind: str
+    document: msgspec.Struct
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """The documents that are shown together: a plan finds its profile, and a bench its plan.
+    `top`: the number of ops to print on a terminal."""
+
+    documents: Sequence[Loaded] = ()
+    top: int | None = None
+
+    def of(self, kind: type[S]) -> list[S]:
+        """Return the documents of this type."""
+        documents = (loaded.document for loaded in self.documents)
+        return [document for document in documents if isinstance(document, kind)]

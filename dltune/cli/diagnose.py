@@ -146,7 +146,7 @@ class Looked:
 
     def page(self) -> bytes:
         from dltune.report.page import page
-        from dltune.report.section import Context, Loaded
+        from dltune.views import Context, Loaded
 
         every = (("diagnosis", self.diagnosis), *self.documents)
         return page(Context([Loaded(Path(name), f"dltune.{name}", of, name) for name, of in every]))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dltune.tables import Bar, Cell, Course, Figure, Key, Piece, Prose, Table
+from dltune.tables import Bar, Cell, Course, Figure, Key, Prose, Table
+from dltune.views import Piece
 from dltune.visible import visible
 
 if TYPE_CHECKING:

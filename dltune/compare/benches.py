@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
-from dltune.compare.change import Change, Difference, Verdict, differences, machine_facts
-from dltune.documents.bench import Bench, Setting
+from dltune.compare.change import (
+    Change,
+    Difference,
+    Verdict,
+    differences,
+    machine_facts,
+    require_measured,
+)
+from dltune.documents.bench import Bench, Setting, load
 from dltune.stats.samples import relative_spread
 from dltune.stats.unpaired import unpaired_ratio
 
@@ -44,6 +52,13 @@ class Comparison(msgspec.Struct, frozen=True):
     settings: tuple[SettingChange, ...]
     appeared: tuple[str, ...]
     went: tuple[str, ...]
+
+
+def compare_files(*paths: Path) -> Comparison:
+    results = [load(path) for path in paths]
+    for path, result in zip(paths, results, strict=True):
+        require_measured(path, any(setting.turns for setting in result.settings), result.partial)
+    return compare(*results)
 
 
 def compare(a: Bench, b: Bench) -> Comparison:

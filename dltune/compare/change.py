@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from dltune.documents.machine import Machine
+from dltune.errors import UsageError
+from dltune.visible import visible
 
 Verdict = Literal["slower", "faster", "noise", "too few samples"]
 
@@ -61,3 +64,10 @@ def machine_facts(machine: Machine) -> dict[str, object]:
 
 def _text(value: object) -> str:
     return "none" if value is None else str(value)
+
+
+def require_measured(path: Path, is_measured: bool, partial: str | None) -> None:
+    """Raise UsageError for a document without measurements. `partial`: why it is incomplete."""
+    if not is_measured:
+        why = f" ({visible(partial)})" if partial else ""
+        raise UsageError(f"{path} contains no measurements{why}", remedy="measure again")

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from dltune.compare.change import Change, Difference, Verdict, differences, machine_facts
+from dltune.compare.change import (
+    Change,
+    Difference,
+    Verdict,
+    differences,
+    machine_facts,
+    require_measured,
+)
 from dltune.compare.noise import Pair, intervals
-from dltune.documents.profile import Op, OpTime, Placement, Profile, Step
+from dltune.documents.profile import Op, OpTime, Placement, Profile, Step, load
 
 
 class OpChange(msgspec.Struct, frozen=True):
@@ -66,6 +74,13 @@ class Comparison(msgspec.Struct, frozen=True):
     ops: tuple[OpChange, ...]
     appeared: tuple[OneSided, ...]
     went: tuple[OneSided, ...]
+
+
+def compare_files(*paths: Path) -> Comparison:
+    measured = [load(path) for path in paths]
+    for path, found in zip(paths, measured, strict=True):
+        require_measured(path, bool(found.ops or found.steps), found.partial)
+    return compare(*measured)
 
 
 def compare(a: Profile, b: Profile) -> Comparison:

@@ -14,7 +14,7 @@ from dltune.planners.planner import Planner
 
 def names() -> tuple[str, ...]:
     """Return the names of all planners, dltune's own first."""
-    return tuple(name for each in extensions.extensions() for name in each.planners)
+    return extensions.names("planners")
 
 
 @functools.cache

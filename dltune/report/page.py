@@ -7,26 +7,60 @@ markup ever to slip in from a name, it could neither run nor fetch.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
-from dltune import __version__
+from dltune import __version__, extensions
+from dltune.documents.finding import Finding
 from dltune.errors import UsageError
-from dltune.report.markup import Markup, rendered
-from dltune.report.reading import module
-from dltune.report.section import Context, Shown
-from dltune.views import Headline
+from dltune.findings.finding_text import format_cost, format_gain, to_sentence
+from dltune.report.charts.course import course
+from dltune.report.charts.forest import forest
+from dltune.report.charts.marks import captioned, divided
+from dltune.report.charts.tiles import tiles
+from dltune.report.markup import Markup, joined, rendered, tag
+from dltune.report.sections.schedules import schedule
+from dltune.report.table import html
+from dltune.tables import Course, Ratios, Shares, Table, Tiles
+from dltune.views import (
+    Context,
+    Findings,
+    Headline,
+    Only,
+    Picture,
+    Piece,
+    Schedule,
+    Section,
+    View,
+)
 
 SENTENCES = 3
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A section as markup. `identifier`: unique on the page, a link's target."""
+
+    identifier: str
+    title: str
+    body: Markup
+
+
+@dataclass(frozen=True)
+class _Article:
+    title: str
+    view: View
+    remarks: Sequence[str]
+    sections: Sequence[_Drawn]
+
+
 def page(context: Context) -> bytes:
     """The whole report, UTF-8. Raises UsageError when no document has anything to show."""
-    shown = _told_apart(context)
-    if not any(one.sections for one in shown):
-        remarks = [remark for one in shown for remark in one.remarks]
+    articles = _articles(context)
+    if not any(article.sections for article in articles):
+        remarks = [remark for article in articles for remark in article.remarks]
         raise UsageError(
             f"there is nothing to show: {' '.join(remarks)}",
             remedy="name documents that hold results",
@@ -40,11 +74,11 @@ def page(context: Context) -> bytes:
         "page.html",
         policy=policy,
         version=__version__,
-        title="dltune: " + ", ".join(one.title for one in shown),
+        title="dltune: " + ", ".join(article.title for article in articles),
         style=Markup(style),
         script=Markup(script),
-        shown=shown,
-        found=sentences([headline for one in shown for headline in one.headlines]),
+        articles=articles,
+        found=sentences([headline for article in articles for headline in article.view.headlines]),
     ).encode()
 
 
@@ -54,16 +88,79 @@ def sentences(headlines: Sequence[Headline]) -> list[str]:
     return [one.sentence for one in ordered[:SENTENCES]]
 
 
-def _told_apart(context: Context) -> list[Shown]:
-    """What each document shows; files of one name are told apart by their folders."""
-    shown = [module(loaded.kind).show(loaded, context) for loaded in context.documents]
-    titles = [one.title for one in shown]
-    return [
-        dataclasses.replace(one, title=f"{one.title} in {loaded.path.parent}")
-        if titles.count(one.title) > 1
-        else one
-        for one, loaded in zip(shown, context.documents, strict=True)
+def _articles(context: Context) -> list[_Article]:
+    """Return what the page has of each document; folders distinguish files of the same name."""
+    views: list[View] = [
+        extensions.load(extensions.find("documents", loaded.kind).view)(loaded.document, context)
+        for loaded in context.documents
     ]
+    made = list(zip(context.documents, views, strict=True))
+    titles = [f"{view.title} {loaded.path.name}" for loaded, view in made]
+    return [
+        _Article(
+            f"{title} in {loaded.path.parent}" if titles.count(title) > 1 else title,
+            view,
+            list(view.remarks),
+            list(filter(None, (_section(section, loaded.prefix) for section in view.sections))),
+        )
+        for title, (loaded, view) in zip(titles, made, strict=True)
+    ]
+
+
+def _section(section: Section, prefix: str) -> _Drawn | None:
+    """Return a section as markup, None if it has nothing for a page."""
+    identifier = f"{prefix}-{section.name}"
+    drawn = [
+        _piece(piece, prefix, identifier, number)
+        for number, piece in enumerate(section.body)
+        if not (isinstance(piece, Only) and piece.medium == "terminal")
+    ]
+    return _Drawn(identifier, section.title, joined(drawn)) if drawn else None
+
+
+def _piece(piece: Piece, prefix: str, identifier: str, number: int) -> object:
+    match piece:
+        case Table():
+            name = f"{prefix}-{piece.name}" if piece.name else f"{identifier}-table{number}"
+            return html(piece, name)
+        case Findings():
+            return findings(piece.findings)
+        case Picture():
+            return piece.draw(prefix)
+        case Schedule():
+            return schedule(piece, f"{identifier}-drawn")
+        case Ratios():
+            return forest(piece)
+        case Course():
+            return course(piece)
+        case Tiles():
+            return tiles(piece)
+        case Shares():
+            return captioned(piece.title, divided(piece.parts))
+        case Only():
+            return _piece(piece.piece, prefix, identifier, number)
+    return tag("p", piece)
+
+
+def findings(found: Sequence[Finding]) -> Markup:
+    """Return each finding's title, evidence, cost, fix and expected gain."""
+    if not found:
+        return tag("p", "No problem was found.")
+    return tag("ol", *map(_finding, found))
+
+
+def _finding(finding: Finding) -> Markup:
+    evidence = f" {to_sentence(finding.evidence)}" if finding.evidence else ""
+    lines = [
+        f"cost: {costs}" if (costs := format_cost(finding)) else "",
+        f"fix: {finding.fix}" if finding.fix else "",
+        f"expected: {brings}" if (brings := format_gain(finding)) else "",
+    ]
+    return tag(
+        "li",
+        tag("p", tag("b", to_sentence(finding.title)), evidence),
+        *(tag("p", to_sentence(line)) for line in lines if line),
+    )
 
 
 def _asset(name: str) -> str:

@@ -7,7 +7,7 @@ from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan, first
 from dltune.documents.profile import Profile
 from dltune.planners.plan import with_sections
-from dltune.report.section import Context
+from dltune.views import Context
 
 
 def plan_of(profile: Profile, context: Context) -> Plan | None:

@@ -24,9 +24,8 @@ from dltune.planners.plan import in_order
 from dltune.planners.registry import planner
 from dltune.report.execution import Execution, executions, live_bytes
 from dltune.report.pairing import plan_of
-from dltune.report.section import Context
 from dltune.report.timeline import Slice, Timeline, corunning
-from dltune.views import Schedule
+from dltune.views import Context, Schedule
 from dltune.visible import visible
 
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments

@@ -10,9 +10,9 @@ from dltune.tables import Bar, Cell, Drawn, Figure, Key, Prose, Table
 FILTERED = 8
 
 
-def html(table: Table, identifier: str, most: int | None = None) -> Markup:
-    """A table, `most` rows of it at most. `identifier`: unique on the page."""
-    rows = table.rows[:most]
+def html(table: Table, identifier: str) -> Markup:
+    """Return a table. `identifier`: unique on the page."""
+    rows = table.rows[: table.most_on_page]
     caption = table.title[:1].upper() + table.title[1:]
     if len(rows) < len(table.rows):
         caption += f", {len(rows)} of {len(table.rows)}"

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dltune
+from dltune import extensions
 from dltune.documents import files
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
@@ -64,7 +65,7 @@ def _rows(table):
 
 
 def test_every_table_of_every_kind(written):
-    assert {name.partition(":")[0] for name in written} == set(reading.KINDS)
+    assert {name.partition(":")[0] for name in written} == set(extensions.names("documents"))
     for path in written.values():
         assert _rows(reading.table(path)), path
         with pytest.raises(UsageError) as none:

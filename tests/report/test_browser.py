@@ -21,7 +21,7 @@ import synthetic
 from dltune.documents.profile import Profile
 from dltune.planners.plan import bare, with_sections
 from dltune.report.page import page
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e'
 

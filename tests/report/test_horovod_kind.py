@@ -9,7 +9,7 @@ from page_parsed import parsed
 
 from dltune.documents.horovod import SCHEMA, Distribution, Horovod, Timeline
 from dltune.report.page import page
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 
 def shown(report: Horovod) -> str:

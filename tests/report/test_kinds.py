@@ -9,7 +9,7 @@ import results
 from page_parsed import parsed
 
 from dltune.report.page import page
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 
 def text(document: msgspec.Struct, kind: str) -> str:

@@ -21,7 +21,7 @@ from dltune.errors import UsageError
 from dltune.planners.plan import put, with_sections
 from dltune.report.page import page
 from dltune.report.reading import known, read
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -16,7 +16,7 @@ import pytest
 from dltune.documents.profile import Profile
 from dltune.errors import UsageError
 from dltune.report.perfetto import trace
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 
 def context(profile: Profile, strategy: str | None = "per-type+co-run") -> Context:

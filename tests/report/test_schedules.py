@@ -19,10 +19,9 @@ from dltune.planners.plan import bare
 from dltune.report.charts.tiles import NAMED, tiles
 from dltune.report.page import page
 from dltune.report.perfetto import trace
-from dltune.report.section import Context, Loaded
 from dltune.report.sections import schedules
 from dltune.tables import Tile, Tiles
-from dltune.views import Schedule, Slice, Track
+from dltune.views import Context, Loaded, Schedule, Slice, Track
 
 NETWORK, CLUSTER = divided.network(), divided.cluster()
 SECTION = divided.section(NETWORK, CLUSTER)

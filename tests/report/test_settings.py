@@ -16,8 +16,8 @@ from dltune.documents.sections.settings import Choice, SettingsPlan, Untried
 from dltune.planners.plan import with_sections
 from dltune.report.charts.forest import HALVES, around, forest
 from dltune.report.page import page
-from dltune.report.section import Context, Loaded
 from dltune.tables import Ratio, Ratios
+from dltune.views import Context, Loaded
 
 EVIL = "<script>alert(1)</script>\u202e"
 

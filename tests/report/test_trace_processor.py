@@ -20,7 +20,7 @@ from dltune.documents.plan import Plan
 from dltune.documents.profile import Profile
 from dltune.report.execution import executions
 from dltune.report.perfetto import trace
-from dltune.report.section import Context, Loaded
+from dltune.views import Context, Loaded
 
 RANKS = Path(__file__).parents[2] / "scripts" / "sim_horovod.py"
 THREADS = (

@@ -15,8 +15,8 @@ from served import SERVER, WORKER
 from dltune.report.execution import executions
 from dltune.report.page import page
 from dltune.report.perfetto import trace
-from dltune.report.section import Context, Loaded
 from dltune.report.timeline import Timeline
+from dltune.views import Context, Loaded
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.documents.sections.memory import Memory
-from dltune.tables import Bar, Course, Key, Piece, Series, Table, columns
-from dltune.views import Headline, Section, View
+from dltune.tables import Bar, Course, Key, Series, Table, columns
+from dltune.views import Headline, Piece, Section, View
 from dltune.words import counted
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dltune.documents.sections.settings import SettingsPlan
 from dltune.planners.settings.applied import Applied
 from dltune.planners.settings.effects import effects, in_words, picture, speed
 from dltune.planners.settings.space import by_name
-from dltune.tables import Piece, Prose, Table, columns
-from dltune.views import Headline, Section, View
+from dltune.tables import Prose, Table, columns
+from dltune.views import Headline, Piece, Section, View
 
 
 @dataclass(frozen=True)

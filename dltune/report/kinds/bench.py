@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from dltune.bench import tables
 from dltune.bench.tables import measured
 from dltune.documents import files
-from dltune.documents.bench import Bench, load
+from dltune.documents.bench import Bench
 from dltune.documents.plan import Plan
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.cdf import cdf
@@ -15,27 +16,23 @@ from dltune.report.charts.marks import legend, row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import html
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Headline, Picture, Section, View
 
 
-def show(loaded: Loaded, context: Context) -> Shown:
-    bench = loaded.document
-    assert isinstance(bench, Bench)
-    at = loaded.prefix
+def view(bench: Bench, context: Context) -> View:
     sections = []
     if measured(bench):
-        over = tag("p", f"Ratios are over {bench.reference}: below 1 is faster.")
-        body = joined([_beside(bench), over, html(tables.times(bench), f"{at}-bench-table")])
-        costs = html(tables.costs(bench), f"{at}-costs-table")
+        times = [
+            Picture(lambda _: _beside(bench)),
+            f"Ratios are over {bench.reference}: below 1 is faster.",
+            replace(tables.times(bench), name="bench-table"),
+        ]
+        costs = replace(tables.costs(bench), name="costs-table")
         sections = [
-            Section(f"{at}-bench", "Predicted and measured", body),
-            Section(f"{at}-steps", "Step times", _steps(bench)),
-            Section(f"{at}-rounds", "Rounds", _rounds(bench)),
-            Section(f"{at}-costs", "CPU time and switches", costs),
+            Section("bench", "Predicted and measured", times),
+            Section("steps", "Step times", [Picture(lambda _: _steps(bench))]),
+            Section("rounds", "Rounds", [Picture(lambda _: _rounds(bench))]),
+            Section("costs", "CPU time and switches", [costs]),
         ]
     remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
     if not measured(bench):
@@ -47,8 +44,8 @@ def show(loaded: Loaded, context: Context) -> Shown:
         remarks.append("This comparison used a plan that is not on this page.")
     if plan and files.digest(plan) != bench.plan:
         remarks.append("This comparison was made before settings were put into the plan.")
-    return Shown(
-        title=f"Bench {loaded.path.name}",
+    return View(
+        title="Bench",
         head=[
             ("command", shlex.join(bench.command)),
             ("machine", f"{len(bench.machine.cores)} cores: {bench.machine.name}"),

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.diagnosis import Diagnosis, load
+from dltune.documents.diagnosis import Diagnosis
 from dltune.documents.observation import Observation
 from dltune.findings.finding_text import NO_CAUSE, format_limit, suggest_next, to_sentence
 from dltune.machine import cpulist
-from dltune.report.charts.marks import captioned, divided
-from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings
-from dltune.report.table import html
-from dltune.tables import Key, Table, columns
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.tables import Key, Shares, Table, columns
+from dltune.views import Context, Findings, Headline, Piece, Section, View
 
 _ACTIVITIES = {
     "step": "running a step",
@@ -32,16 +26,13 @@ _ACTIVITIES = {
 }
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    diagnosis = loaded.document
-    assert isinstance(diagnosis, Diagnosis)
-    at = loaded.prefix
-    sections = [Section(f"{at}-findings", "Diagnosis", joined([*_findings(diagnosis)]))]
+def view(diagnosis: Diagnosis, _: Context) -> View:
+    sections = [Section("findings", "Diagnosis", list(_findings(diagnosis)))]
     if seen := diagnosis.observation:
-        sections.append(Section(f"{at}-seen", "Observation of the job", joined([*_seen(seen, at)])))
+        sections.append(Section("seen", "Observation of the job", list(_seen(seen))))
     first = diagnosis.findings[0].title if diagnosis.findings else NO_CAUSE
-    return Shown(
-        title=f"Diagnosis {loaded.path.name}",
+    return View(
+        title="Diagnosis",
         head=[
             ("subject", diagnosis.subject),
             ("made", f"{diagnosis.created}, dltune {diagnosis.dltune}"),
@@ -59,29 +50,22 @@ def show(loaded: Loaded, _: Context) -> Shown:
     )
 
 
-def _findings(diagnosis: Diagnosis) -> Iterator[Markup]:
+def _findings(diagnosis: Diagnosis) -> Iterator[Piece]:
     if diagnosis.step:
-        yield tag("p", to_sentence(format_limit(diagnosis.step)))
+        yield to_sentence(format_limit(diagnosis.step))
     elif diagnosis.no_step:
-        yield tag("p", to_sentence(f"no step was measured: {diagnosis.no_step}"))
-    if diagnosis.findings:
-        yield findings(diagnosis.findings)
-    else:
-        yield tag("p", to_sentence(NO_CAUSE))
+        yield to_sentence(f"no step was measured: {diagnosis.no_step}")
+    yield Findings(diagnosis.findings) if diagnosis.findings else to_sentence(NO_CAUSE)
     if words := suggest_next(diagnosis):
-        yield tag("p", to_sentence(words))
+        yield to_sentence(words)
 
 
-def _seen(seen: Observation, at: str) -> Iterator[Markup]:
+def _seen(seen: Observation) -> Iterator[Piece]:
     if seen.python:
-        parts = [
-            (f"{_ACTIVITIES[one.activity]}: {one.share:.0%}", one.share)
-            for one in seen.python.shares
-        ]
-        yield captioned(
-            f"Main thread of pid {seen.python.pid}: shares of {seen.python.looks:,} samples",
-            divided(parts),
-        )
+        title = f"Main thread of pid {seen.python.pid}: shares of {seen.python.looks:,} samples"
+        shares = seen.python.shares
+        parts = [(f"{_ACTIVITIES[each.activity]}: {each.share:.0%}", each.share) for each in shares]
+        yield Shares(title, parts)
     rows = [
         (
             str(one.pid),
@@ -105,4 +89,4 @@ def _seen(seen: Observation, at: str) -> Iterator[Markup]:
         ">MiB",
         "command",
     )
-    yield html(Table("processes of the job", columns(*heads), rows), f"{at}-processes-table")
+    yield Table("processes of the job", columns(*heads), rows, name="processes-table")

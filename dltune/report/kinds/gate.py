@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
-from dltune.documents.gate import Result, load
+from dltune.documents.gate import Result
 from dltune.gate import figures
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import html
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Headline, Picture, Piece, Section, View
 
 # what values are divided by for an axis, and how they are written there
 UNITS = {"s": (1e-3, " ms"), "bytes": (2.0**20, " MiB"), "count": (1.0, ""), "": (1.0, "")}
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    result = loaded.document
-    assert isinstance(result, Result)
-    at = loaded.prefix
-    limits = [html(figures.table(result), f"{at}-limits-table"), _ratios(result)]
+def view(result: Result, _: Context) -> View:
+    limits: list[Piece] = [
+        replace(figures.table(result), name="limits-table"),
+        Picture(lambda _: _ratios(result)),
+    ]
     if slower := figures.where(result):
-        limits.append(html(slower, f"{at}-slower-table"))
-    return Shown(
-        title=f"Gate {loaded.path.name}",
+        limits.append(replace(slower, name="slower-table"))
+    return View(
+        title="Gate",
         head=[
             ("command", shlex.join(result.command)),
             ("base", _revision(result.base.name, result.base.commit)),
@@ -37,8 +34,8 @@ def show(loaded: Loaded, _: Context) -> Shown:
             ("made", f"{result.created}, dltune {result.dltune}, in {result.seconds:.0f} s"),
         ],
         sections=[
-            Section(f"{at}-limits", "Limits", joined(limits)),
-            Section(f"{at}-gate-rounds", "Rounds of the gate", _rounds(result)),
+            Section("limits", "Limits", limits),
+            Section("gate-rounds", "Rounds of the gate", [Picture(lambda _: _rounds(result))]),
         ],
         headlines=[_headline(result)],
         remarks=result.notes,
@@ -61,7 +58,7 @@ def _headline(result: Result) -> Headline:
     return Headline(0, f"{sentence} ({short(result.head.name)} against {short(result.base.name)}).")
 
 
-def _ratios(result: Result) -> Markup | None:
+def _ratios(result: Result) -> Markup:
     """Intervals of the ratios, with the limit of each."""
     found = [
         (v, v.low, v.median, v.high)
@@ -69,7 +66,7 @@ def _ratios(result: Result) -> Markup | None:
         if v.over == "ratio" and v.low is not None and v.median is not None and v.high is not None
     ]
     if not found:
-        return None
+        return Markup()
     ends = [end for verdict, low, _, high in found for end in (low, high, verdict.limit)]
     axis = Axis(min(1.0, *ends) * 0.98, max(1.0, *ends) * 1.02)
     rows = []

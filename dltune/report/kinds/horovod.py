@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 
-from dltune.documents.horovod import Horovod, Rank, Role, Timeline, load
+from dltune.documents.horovod import Horovod, Rank, Role, Timeline
 from dltune.findings.finding_text import to_sentence
 from dltune.horovod import tables
-from dltune.report.charts.marks import captioned, divided
-from dltune.report.markup import Markup, joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings
-from dltune.report.table import html
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.tables import Shares
+from dltune.views import Context, Findings, Headline, Piece, Section, View
 
 # the parts of a rank's time, in the order of the picture
 ROLES: tuple[Role, ...] = ("background", "helper", "compute", "input", "python", "other")
@@ -21,20 +18,16 @@ ROLES: tuple[Role, ...] = ("background", "helper", "compute", "input", "python",
 THREADS, LEAST, TENSORS = 200, 8, 200
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    report = loaded.document
-    assert isinstance(report, Horovod)
-    at = loaded.prefix
-    found = findings(report.findings)
-    sections = [Section(f"{at}-findings", "Horovod", found)]
+def view(report: Horovod, _: Context) -> View:
+    sections = [Section("findings", "Horovod", [Findings(report.findings)])]
     if report.ranks:
-        sections.append(Section(f"{at}-ranks", "Ranks and their threads", _ranks(report, at)))
+        sections.append(Section("ranks", "Ranks and their threads", list(_ranks(report))))
     if (cycles := tables.cycles(report)).rows:
-        sections.append(Section(f"{at}-cycles", "Cycles", html(cycles, f"{at}-cycles-table")))
+        sections.append(Section("cycles", "Cycles", [replace(cycles, name="cycles-table")]))
     if report.timeline:
-        sections.append(Section(f"{at}-timeline", "Timeline", _timeline(report.timeline, at)))
-    return Shown(
-        title=f"Horovod {loaded.path.name}",
+        sections.append(Section("timeline", "Timeline", list(_timeline(report.timeline))))
+    return View(
+        title="Horovod",
         head=[
             *([("command", shlex.join(report.command))] if report.command else []),
             *((host, f"{cores} cores") for host, cores in report.cores.items()),
@@ -49,15 +42,14 @@ def show(loaded: Loaded, _: Context) -> Shown:
     )
 
 
-def _ranks(report: Horovod, at: str) -> Markup:
+def _ranks(report: Horovod) -> Iterator[Piece]:
     most = max(rank.cpu for rank in report.ranks)
-    pictures = [
-        captioned(f"Rank {rank.rank}: {rank.cpu:.2f} cores", divided(_parts(rank, max(most, 1e-9))))
-        for rank in report.ranks
-    ]
+    for rank in report.ranks:
+        title = f"Rank {rank.rank}: {rank.cpu:.2f} cores"
+        yield Shares(title, _parts(rank, max(most, 1e-9)))
+    yield replace(tables.ranks(report), name="ranks-table")
     threads = tables.threads(report, max(LEAST, THREADS // len(report.ranks)))
-    drawn = [html(tables.ranks(report), f"{at}-ranks-table"), html(threads, f"{at}-threads-table")]
-    return joined([*pictures, *drawn])
+    yield replace(threads, name="threads-table")
 
 
 def _parts(rank: Rank, most: float) -> list[tuple[str, float]]:
@@ -70,10 +62,9 @@ def _parts(rank: Rank, most: float) -> list[tuple[str, float]]:
     return parts
 
 
-def _timeline(timeline: Timeline, at: str) -> Markup:
-    body = [tag("p", line) for line in tables.facts(timeline)]
+def _timeline(timeline: Timeline) -> Iterator[Piece]:
+    yield from tables.facts(timeline)
     if timeline.late:
-        body.append(html(tables.late(timeline), f"{at}-late-table"))
+        yield replace(tables.late(timeline), name="late-table")
     if timeline.tensors:
-        body.append(html(tables.tensors(timeline), f"{at}-tensors-table", TENSORS))
-    return joined(body)
+        yield replace(tables.tensors(timeline), name="tensors-table", most_on_page=TENSORS)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dltune.documents.io import Io, load
+from dataclasses import replace
+
+from dltune.documents.io import Io
 from dltune.findings.finding_text import to_sentence
 from dltune.io.report import tables
 from dltune.io.report.shown import ceiling, place
-from dltune.report.markup import joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown, findings
-from dltune.report.table import html
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Findings, Headline, Section, View
 
 ROWS = 100  # of a table
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    io = loaded.document
-    assert isinstance(io, Io)
-    at = loaded.prefix
-    found = findings(io.findings)
-    sections = [Section(f"{at}-findings", "Reading data", found)]
+def view(io: Io, _: Context) -> View:
+    sections = [Section("findings", "Reading data", [Findings(io.findings)])]
     if watch := io.watch:
-        body = html(tables.files(io, watch), f"{at}-files-table")
-        sections.append(Section(f"{at}-files", "Data files", body))
+        files = replace(tables.files(io, watch), name="files-table")
+        sections.append(Section("files", "Data files", [files]))
         waiting = [
-            html(table, f"{at}-{name}-table", ROWS)
+            replace(table, name=f"{name}-table", most_on_page=ROWS)
             for name, table in (
                 ("threads", tables.threads(watch)),
                 ("waits", tables.lines(watch)),
@@ -34,15 +27,16 @@ def show(loaded: Loaded, _: Context) -> Shown:
             )
             if table.rows
         ]
-        if waiting:
-            sections.append(Section(f"{at}-threads", "Waiting", joined(waiting)))
+        sections.append(Section("threads", "Waiting", waiting))
     if io.experiment:
-        ways = [tag("p", to_sentence(ceiling(io.experiment)))]
-        for number, table in enumerate(tables.ways(io.experiment)):
-            ways.append(html(table, f"{at}-ways{number}-table"))
-        sections.append(Section(f"{at}-ways", "Ways to read the file", joined(ways)))
-    return Shown(
-        title=f"I/O {loaded.path.name}",
+        ways = [
+            replace(table, name=f"ways{number}-table")
+            for number, table in enumerate(tables.ways(io.experiment))
+        ]
+        body = [to_sentence(ceiling(io.experiment)), *ways]
+        sections.append(Section("ways", "Ways to read the file", body))
+    return View(
+        title="I/O",
         head=[
             ("subject", io.subject),
             *((storage.mount, place(storage)) for storage in io.storage),

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dltune.documents.operator_times import OperatorTimes, load
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import html
+from dltune.documents.operator_times import OperatorTimes
 from dltune.tables import Table, columns
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Section, View
 
 ROWS = 500
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    found = loaded.document
-    assert isinstance(found, OperatorTimes)
-    body = html(_parts(found), f"{loaded.prefix}-parts", ROWS)
+def view(found: OperatorTimes, _: Context) -> View:
     device = f"{found.kind}, {found.cores} of its cores each for {found.devices} devices"
-    return Shown(
-        title=f"Times of operators {loaded.path.name}",
+    return View(
+        title="Times of operators",
         head=[("device", device), ("measured by", found.framework)],
-        sections=[Section(f"{loaded.prefix}-times", "Parts of operators", body)],
+        sections=[Section("times", "Parts of operators", [_parts(found)])],
     )
 
 
@@ -36,4 +30,4 @@ def _parts(found: OperatorTimes) -> Table:
         for one in found.parts
     ]
     heads = ("type", "reads", "gives out", ">ms forwards", ">ms backwards")
-    return Table("parts", columns(*heads), rows)
+    return Table("parts", columns(*heads), rows, name="parts", most_on_page=ROWS)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from dltune.documents.operators import Operator, Operators, load
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import html
+from dltune.documents.operators import Operator, Operators
 from dltune.tables import Key, Table, columns
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Section, View
 
 ROWS = 500
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    graph = loaded.document
-    assert isinstance(graph, Operators)
+def view(graph: Operators, _: Context) -> View:
     heads = ("operator", "type", "output", "reads", "learns", ">Gflop forwards", ">backwards")
     rows = [_row(graph, one) for one in graph.operators]
-    table = html(Table("operators", columns(*heads), rows), f"{loaded.prefix}-operators", ROWS)
+    table = Table("operators", columns(*heads), rows, name="operators", most_on_page=ROWS)
     learned = sum(weights.bytes for weights in graph.weights)
-    return Shown(
-        title=f"Network {loaded.path.name}",
+    return View(
+        title="Network",
         head=[
             ("network", graph.name),
             ("operators", f"{len(graph.operators):,}"),
             ("weights", f"{learned / 1e6:,.1f} MB"),
         ],
-        sections=[Section(f"{loaded.prefix}-network", "Operators", table)],
+        sections=[Section("network", "Operators", [table])],
     )
 
 

@@ -2,82 +2,80 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.parts import unmeasured
 from dltune.analysis.why import why
 from dltune.documents.finding import Finding
-from dltune.documents.profile import Profile, load
+from dltune.documents.profile import Profile
 from dltune.documents.sections.threads import Threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
 from dltune.report.charts.marks import legend
-from dltune.report.execution import Simulations, executions
+from dltune.report.execution import Execution, Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
-from dltune.report.section import Context, Loaded, Section, Shown, findings
 from dltune.report.sections import ops, roofline
 from dltune.report.sections.memory import memory
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.views import Headline
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Findings, Headline, Picture, Section, View
 
 
-def show(loaded: Loaded, context: Context) -> Shown:
-    profile = loaded.document
-    assert isinstance(profile, Profile)
-    at = loaded.prefix
+def view(profile: Profile, context: Context) -> View:
     plan = plan_of(profile, context)
     analysis = analyse(profile)
-    sections = [Section(f"{at}-steps", "Steps", steps(profile, at))]
+    sections = [Section("steps", "Steps", list(steps(profile)))]
     found = apply_rules(Evidence(profile=analysis))
     if found:
-        sections.append(
-            Section(f"{at}-findings", "Where the step spends its time", findings(found))
-        )
-    if analysis.top(1):
+        sections.append(Section("findings", "Where the step spends its time", [Findings(found)]))
+    timed = bool(analysis.top(1))
+    if timed:
         chosen = ops.choices(analysis, plan)
         point = (
             "the plan's" if plan and plan.of(Threads) else "the fastest measured, without a plan"
         )
+        curves = Picture(lambda _: joined([_curves_legend(point), ops.curves(analysis, chosen)]))
         sections += [
-            Section(f"{at}-types", "Time by op type", ops.types(analysis, at)),
-            Section(
-                f"{at}-scaling",
-                "Thread scaling",
-                joined([_curves_legend(point), ops.curves(analysis, chosen)]),
-            ),
-            Section(f"{at}-ops", "Ops", ops.ops(analysis, chosen, at)),
+            Section("types", "Time by op type", [ops.types(analysis)]),
+            Section("scaling", "Thread scaling", [curves]),
+            Section("ops", "Ops", list(ops.ops(analysis, chosen))),
         ]
-    made, simulations = executions(profile, plan)
-    for number, execution in enumerate(made):
-        name = short(execution.step.name or execution.step.signature)
-        of = f" of {name}" if len(made) > 1 else ""
-        sections += [
-            Section(
-                f"{at}-timeline{number}",
-                f"Timelines{of}",
-                timelines(profile, execution, f"{at}-slices{number}"),
-            ),
-            Section(f"{at}-corun{number}", f"Co-running ops{of}", fig4(execution)),
-            Section(f"{at}-memory{number}", f"Memory{of}", memory(profile.memory, execution)),
-        ]
-    if analysis.top(1):
-        sections.append(Section(f"{at}-rates", "Rates and roofline", roofline.rates(analysis, at)))
+    made = functools.cache(lambda: executions(profile, plan))
+    for number in range(len(profile.steps)):
+        sections += _executed(profile, number, lambda number: made()[0][number])
+    if timed:
+        sections.append(Section("rates", "Rates and roofline", list(roofline.rates(analysis))))
     if profile.counters:
-        body = roofline.counters(profile.counters, at)
-        sections.append(Section(f"{at}-counters", "Counters", body))
-    return Shown(
-        title=f"Profile {loaded.path.name}",
+        sections.append(Section("counters", "Counters", list(roofline.counters(profile.counters))))
+    return View(
+        title="Profile",
         head=_head(profile),
         sections=sections,
         headlines=_headlines(analysis, found),
-        remarks=_remarks(profile, simulations),
+        remarks=_remarks(profile, lambda: made()[1]),
     )
+
+
+def _executed(
+    profile: Profile, number: int, execution: Callable[[int], Execution]
+) -> Iterator[Section]:
+    """Yield the measured and simulated executions of a step, drawn when a page is made."""
+    step = profile.steps[number]
+    of = f" of {short(step.name or step.signature)}" if len(profile.steps) > 1 else ""
+    for name, title, draw in (
+        (
+            "timeline",
+            "Timelines",
+            lambda at: timelines(profile, execution(number), f"{at}-slices{number}"),
+        ),
+        ("corun", "Co-running ops", lambda _: fig4(execution(number))),
+        ("memory", "Memory", lambda _: memory(profile.memory, execution(number))),
+    ):
+        yield Section(f"{name}{number}", f"{title}{of}", [Picture(draw)])
 
 
 def _curves_legend(point: str) -> Markup:
@@ -128,14 +126,16 @@ def _headlines(analysis: Analysis, found: Sequence[Finding]) -> list[Headline]:
     return headlines
 
 
-def _remarks(profile: Profile, simulations: Simulations) -> list[str]:
-    found = [] if profile.partial is None else [f"This profile is partial: {profile.partial}."]
-    found += [*profile.notes, *unmeasured(profile)]
-    if simulated := simulations.remark:
-        found.append(simulated[0].upper() + simulated[1:])
+def _remarks(profile: Profile, simulated: Callable[[], Simulations]) -> Iterator[str]:
+    if profile.partial is not None:
+        yield f"This profile is partial: {profile.partial}."
+    yield from profile.notes
+    yield from unmeasured(profile)
+    simulations = simulated()
+    if remark := simulations.remark:
+        yield remark[0].upper() + remark[1:]
     if simulations.calibration and simulations.calibration.doubtful:
-        found.append(
+        yield (
             "Ops took very different times in the job and when they were measured one by one, "
             "probably because other programs ran on the machine. Simulated times are unreliable."
         )
-    return found

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from dltune.documents.topology import Topology, load
-from dltune.report.markup import joined, tag
-from dltune.report.section import Context, Loaded, Section, Shown
-from dltune.report.table import html
+from dltune.documents.topology import Topology
 from dltune.tables import Table, columns
-
-__all__ = ["load", "show"]
+from dltune.views import Context, Section, View
 
 ROWS = 500
 
 
-def show(loaded: Loaded, _: Context) -> Shown:
-    found = loaded.document
-    assert isinstance(found, Topology)
-    tables = [
-        html(table, f"{loaded.prefix}-{name}", ROWS)
-        for name, table in (("devices", _devices(found)), ("links", _links(found)))
-    ]
+def view(found: Topology, _: Context) -> View:
     sources = [*(f"{kind.name}: {kind.source}" for kind in found.kinds if kind.source)]
     sources += [found.source] if found.source else []
-    body = joined([*tables, *(tag("p", source) for source in sources)])
-    return Shown(
-        title=f"Topology {loaded.path.name}",
+    body = [_devices(found), _links(found), *sources]
+    return View(
+        title="Topology",
         head=[("topology", found.name), ("devices", f"{len(found.devices):,}")],
-        sections=[Section(f"{loaded.prefix}-topology", "Devices and links", body)],
+        sections=[Section("topology", "Devices and links", body)],
     )
 
 
@@ -43,7 +33,7 @@ def _devices(found: Topology) -> Table:
             )
         )
     heads = ("device", "host", "kind", ">Tflop/s", ">GB/s of memory", ">share", ">us an op")
-    return Table("devices", columns(*heads), rows)
+    return Table("devices", columns(*heads), rows, name="devices", most_on_page=ROWS)
 
 
 def _links(found: Topology) -> Table:
@@ -56,4 +46,5 @@ def _links(found: Topology) -> Table:
         )
         for link in found.links
     ]
-    return Table("links", columns("between", "and", ">GB/s", ">us", ""), rows)
+    heads = columns("between", "and", ">GB/s", ">us", "")
+    return Table("links", heads, rows, name="links", most_on_page=ROWS)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis
 from dltune.documents.profile import Counters
 from dltune.report.charts.marks import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
-from dltune.report.table import html
+from dltune.views import Picture, Piece
 
 ROWS = 200
 
 
-def rates(analysis: Analysis, prefix: str) -> Markup:
+def rates(analysis: Analysis) -> Iterator[Piece]:
+    yield Picture(lambda _: _roofs(analysis))
+    ops = [figures for figures in analysis.ops if figures.best][:ROWS]
+    yield replace(derived.rates(ops), name="rates-table")
+
+
+def _roofs(analysis: Analysis) -> Markup:
     roof = analysis.roofline
     body: list[object] = []
     if picture := roofline(analysis.ops, roof):
@@ -28,17 +37,13 @@ def rates(analysis: Analysis, prefix: str) -> Markup:
                 ]
             ),
         ]
-    body.append(tag("ul", *(tag("li", line) for line in derived.ceilings(roof))))
-    ops = [figures for figures in analysis.ops if figures.best][:ROWS]
-    body.append(html(derived.rates(ops), f"{prefix}-rates-table"))
-    return joined(body)
+    return joined([*body, tag("ul", *(tag("li", line) for line in derived.ceilings(roof)))])
 
 
-def counters(found: Counters, prefix: str) -> Markup:
+def counters(found: Counters) -> Iterator[Piece]:
     """What was counted, and where the events happened."""
-    body: list[object] = [tag("p", f"Asked: {found.asked}. {found.why}")]
+    yield f"Asked: {found.asked}. {found.why}"
     if found.totals:
-        body.append(html(derived.totals(found.totals), f"{prefix}-totals-table"))
+        yield replace(derived.totals(found.totals), name="totals-table")
     if found.overhead:
-        body.append(tag("p", derived.overhead(found.overhead)))
-    return joined(body)
+        yield derived.overhead(found.overhead)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import Profile
+import functools
+from collections.abc import Iterator
+
+from dltune.documents.profile import Profile, Step
 from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import html
 from dltune.tables import Table, columns
+from dltune.views import Picture, Piece
 
 
-def steps(profile: Profile, prefix: str) -> Markup:
+def steps(profile: Profile) -> Iterator[Piece]:
     rows = [
         (
             step.name or step.signature,
@@ -26,20 +29,23 @@ def steps(profile: Profile, prefix: str) -> Markup:
         *("step", ">wall ms", ">spread", ">first op to last ms", ">ops"),
         *(">executions", ">of all op time"),
     )
-    body: list[Markup] = [html(Table("steps of the job", heads, rows), f"{prefix}-steps-table")]
+    yield Table("steps of the job", heads, rows, name="steps-table")
     for step in profile.steps:
-        name = short(step.name or step.signature)
-        whole = sum(part.seconds for part in step.parts)
-        if whole > 0:
-            shares = [(part, part.seconds / whole) for part in step.parts if part.seconds > 0]
-            parts = [
-                (f"{part.name} {part.seconds * 1e3:.3g} ms ({share:.0%})", share)
-                for part, share in shares
-            ]
-            body += [tag("h4", "Wall time of ", name), divided(parts)]
+        yield Picture(functools.partial(_parts, step))
         if step.lines:
             lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
+            title = "lines of Python sampled between executions"
             heads = columns("line", ">share of samples")
-            table = Table("lines of Python sampled between executions", heads, lines)
-            body.append(html(table, f"{prefix}-lines-{step.signature}"))
-    return joined(body)
+            yield Table(title, heads, lines, name=f"lines-{step.signature}")
+
+
+def _parts(step: Step, _: str) -> Markup:
+    whole = sum(part.seconds for part in step.parts)
+    if whole <= 0:
+        return Markup()
+    shares = [(part, part.seconds / whole) for part in step.parts if part.seconds > 0]
+    parts = [
+        (f"{part.name} {part.seconds * 1e3:.3g} ms ({share:.0%})", share) for part, share in shares
+    ]
+    name = short(step.name or step.signature)
+    return joined([tag("h4", "Wall time of ", name), divided(parts)])

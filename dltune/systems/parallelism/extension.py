@@ -7,7 +7,7 @@ from dltune.extensions import DocumentKind, Extension
 
 def _kind(name: str, main: str) -> DocumentKind:
     return DocumentKind(
-        f"dltune.documents.{name}:load", (main,), f"dltune.report.kinds.{name}:show"
+        f"dltune.documents.{name}:load", (main,), f"dltune.report.kinds.{name}:view"
     )
 
 

@@ -26,7 +26,7 @@ EXTENSION = Extension(
         "dltune.horovod": DocumentKind(
             "dltune.documents.horovod:load",
             ("ranks",),
-            "dltune.report.kinds.horovod:show",
+            "dltune.report.kinds.horovod:view",
             is_evidence=True,
         ),
     },
