@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from dltune.documents.finding import Finding
-from dltune.tables import Course, Drawn, Ratios, Shares, Table, Tiles
+from dltune.tables import Course, Drawn, Key, Ratios, Shares, Table, Tiles
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,9 +27,17 @@ class Headline:
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings, the most costly first."""
+    """Findings, the most costly first. `ranked`: numbered on a terminal."""
 
     findings: Sequence[Finding]
+    ranked: bool = False
+
+
+@dataclass(frozen=True)
+class Unobserved:
+    """Sentences about what could not be observed. A page has them as remarks."""
+
+    sentences: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -112,9 +120,20 @@ class Schedule:
         return max((each.end for track in tracks for each in track.slices), default=0)
 
 
-# what a section consists of
+# what a section consists of; a key is a line that a terminal cuts to its width
 Piece: TypeAlias = (
-    str | Table | Ratios | Course | Tiles | Shares | Schedule | Findings | Picture | Only
+    str
+    | Key
+    | Table
+    | Ratios
+    | Course
+    | Tiles
+    | Shares
+    | Schedule
+    | Findings
+    | Unobserved
+    | Picture
+    | Only
 )
 
 

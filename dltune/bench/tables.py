@@ -37,7 +37,7 @@ def times(bench: Bench) -> Table:
             (*row, f"{statistics.median(each):.2f}" if each else NONE)
             for row, each in zip(rows, found, strict=True)
         ]
-    return Table(title, columns(*heads), rows)
+    return Table(title, columns(*heads), rows, name="bench-table", gap=False)
 
 
 def scheduling(setting: Setting) -> list[float]:
@@ -56,7 +56,7 @@ def costs(bench: Bench) -> Table:
         found = [(name, *rest) for name, _, *rest in found]
     if all(_faults(setting) is None for setting in bench.settings):
         found = [tuple(rest) for *rest, _ in found]
-    return Table(title, columns(*found[0]), found[1:])
+    return Table(title, columns(*found[0]), found[1:], name="costs-table")
 
 
 def _times(setting: Setting, reference: Setting) -> tuple[str, ...]:

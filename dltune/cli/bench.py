@@ -16,7 +16,7 @@ from dltune.words import between_commas
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
     from dltune.cli.progress import Line
-    from dltune.documents.bench import Bench, Setting
+    from dltune.documents.bench import Bench
 
 
 @click.command(
@@ -114,6 +114,7 @@ def command(
     from dltune.machine import topology
     from dltune.planners.plan import load, observers, places_threads
     from dltune.planners.settings.applied import applied
+    from dltune.report.kinds.bench import view
 
     if not job:
         raise UsageError(
@@ -176,7 +177,7 @@ def command(
         bench = keep()
         if raw:
             raw.write_bytes(_raw(bench, plan_path))
-    results.tell(bench, show, as_json=as_json, written=(output, pyperf))
+    results.tell(bench, view, as_json=as_json, written=(output, pyperf))
     if ended:
         sys.exit(ended.exit_code)
     if contest.hung:
@@ -211,48 +212,3 @@ def _raw(bench: Bench, plan: Path) -> bytes:
         plan=plan.name,
         command=bench.command,
     )
-
-
-def show(bench: Bench) -> None:
-    """Print the tables, and what their columns mean."""
-    import shlex
-
-    from dltune.bench import tables
-    from dltune.cli.tables import show as draw
-    from dltune.visible import visible
-
-    if bench.partial:
-        click.echo(f"this comparison is partial: {bench.partial}")
-    measured = tables.measured(bench)
-    if not measured:
-        return
-    click.echo(visible(shlex.join(bench.command)))
-    draw(tables.times(bench), gap=False)
-    click.echo(f"ratio: step time divided by that of {bench.reference}; below 1 is faster")
-    draw(tables.costs(bench))
-    click.echo("")
-    for sentence in tables.by_chance(bench):
-        click.echo(sentence)
-    rounds = min(len(setting.turns) for setting in measured)
-    levels = {s.summary.ratio.confidence for s in measured if s.summary and s.summary.ratio}
-    if levels and min(levels) < 0.95:
-        click.echo(
-            f"with {rounds} rounds the confidence of the interval is only {min(levels):.0%}: 95 % "
-            "needs at least 6 rounds"
-        )
-    if plan := next((setting for setting in measured if setting.name == "plan"), None):
-        parts = [bench.strategy, *map(str, plan.choices)]
-        click.echo(f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}")
-        if sentence := tables.speed_up(plan, bench):
-            click.echo(sentence)
-
-
-def _twins(plan: Setting, bench: Bench) -> str:
-    """Settings that are the very same as the plan: how they differ is noise."""
-    if plan.choices or bench.strategy != f"uniform {plan.intra}x{plan.inter}":
-        return ""
-    pair = (plan.intra, plan.inter, plan.cpus)
-    twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]
-    if not twins:
-        return ""
-    return f", the same setting as {' and '.join(twins)}: differences between them are noise"

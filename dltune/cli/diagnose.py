@@ -80,7 +80,8 @@ def command(
     io-report and horovod-report, or prints a saved diagnosis again.
     """
     from dltune.cli import interrupts
-    from dltune.cli.diagnose_tables import next_step, show
+    from dltune.findings.finding_text import next_step
+    from dltune.report.kinds.diagnosis import view
 
     if (pid is not None) + bool(job) != 1:
         raise UsageError(
@@ -109,7 +110,7 @@ def command(
             if plan and chosen:
                 plan.write(chosen)
             written = [output, plan_path if chosen else None]
-            results.tell(looked.diagnosis, show, as_json=as_json, written=written)
+            results.tell(looked.diagnosis, view, as_json=as_json, written=written)
             if plan_path and not chosen:
                 stays = f"; {plan_path} is unchanged" if plan_path.exists() else ""
                 click.echo(f"no plan written: dltune can apply none of the fixes{stays}", err=True)

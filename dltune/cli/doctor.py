@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dltune.documents.roofs import Roofs
     from dltune.documents.topology import Topology
     from dltune.machine.checks.tensorflow import Installed
+    from dltune.views import Context, Piece, View
 
 SCHEMA = "dltune.doctor/1"
 COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
@@ -118,29 +119,28 @@ def _roofs(*, as_json: bool) -> None:
     tell(roofs, _ceilings, as_json=as_json, written=[])
 
 
-def _ceilings(roofs: Roofs) -> None:
-    from dltune.cli.tables import show
+def _ceilings(roofs: Roofs, _: Context) -> View:
     from dltune.machine.roofs.tables import remarks, tables
+    from dltune.views import Section, View
 
-    click.echo(f"{roofs.cores} cores: {roofs.cpu}")
-    for table in tables(roofs):
-        show(table)
-    click.echo("")
-    for sentence in remarks(roofs):
-        click.echo(sentence)
+    body: list[Piece] = [f"{roofs.cores} cores: {roofs.cpu}", *tables(roofs), "", *remarks(roofs)]
+    return View([Section("roofs", "", body)])
 
 
-def _speeds(document: Topology) -> None:
+def _speeds(document: Topology, _: Context) -> View:
+    from dltune.views import Section, View
+
     (kind,) = document.kinds
     link = document.links[0]
-    click.echo(
+    body = [
         f"{len(document.devices)} ranks, each with {kind.flops / 1e9:.1f} GFLOP/s and "
-        f"{kind.bandwidth / 1e9:.1f} GB/s of memory bandwidth ({kind.name})\n"
+        f"{kind.bandwidth / 1e9:.1f} GB/s of memory bandwidth ({kind.name})",
         f"transfer to another rank: {2 * link.latency * 1e6:.0f} us latency, "
-        f"{link.bandwidth / 1e6:,.0f} MB/s\n"
+        f"{link.bandwidth / 1e6:,.0f} MB/s",
         f"time per byte, relative to a transfer: {document.all_reduce:.2f} in an all-reduce, "
-        f"{document.all_to_all:.2f} in an all-to-all"
-    )
+        f"{document.all_to_all:.2f} in an all-to-all",
+    ]
+    return View([Section("speeds", "", body)])
 
 
 def examine() -> list[Check]:

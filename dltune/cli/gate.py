@@ -399,32 +399,16 @@ def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> 
 
 def _tell(found: Result, outputs: _Outputs) -> None:
     from dltune.cli import results
+    from dltune.report.kinds.gate import view
 
     if outputs.github:
         from dltune.gate import formats
 
         click.echo(formats.github(found), nl=False, err=True)
-    results.tell(found, _show, as_json=outputs.as_json, written=outputs.written())
+    results.tell(found, view, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
     from dltune.gate import figures
 
     bad = [verdict for verdict in found.verdicts if not verdict.passed]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
-
-
-def _show(found: Result) -> None:
-    from dltune.cli import tables
-    from dltune.gate import figures
-
-    tables.show(figures.table(found), gap=False)
-    if slower := figures.where(found):
-        tables.show(slower)
-    for verdict in found.verdicts:
-        if verdict.outcome == "undecided":
-            why = visible(figures.undecided(verdict), 400)
-            click.echo(f"{visible(verdict.metric)}: undecided: {why}")
-    for note in found.notes:
-        click.echo(f"note: {visible(note, 400)}")
-    if found.outcome == "undecided":
-        click.echo(f"this configuration counts undecided as {'pass' if found.passed else 'fail'}")

@@ -73,7 +73,8 @@ def command(
     never stops them. It reports each thread's role, CPU time and wait for a core, then findings
     with suggested fixes.
     """
-    from dltune.cli import horovod_tables, interrupts, results
+    from dltune.cli import interrupts, results
+    from dltune.horovod.view import view
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
         raise UsageError(
@@ -94,7 +95,7 @@ def command(
             document = _read(timeline)
         if kept:
             kept.write(document)
-    results.tell(document, horovod_tables.show, as_json=as_json, written=[output])
+    results.tell(document, view, as_json=as_json, written=[output])
     if code:
         raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
 
@@ -196,14 +197,14 @@ def _run(
     wait: Callable[[float], object] | None = None,
 ) -> bool:
     """Whether a signal ended the watch."""
-    from dltune.cli import horovod_tables, interrupts
+    from dltune.cli import horovod_live, interrupts
     from dltune.cli.progress import live
 
     os.nice(COURTEOUS)  # ranks that fill the cores go first
     with live(
         f"watching {subject}",
-        lambda: horovod_tables.watched(watch),
-        lambda: [horovod_tables.running(watch)],
+        lambda: horovod_live.watched(watch),
+        lambda: [horovod_live.running(watch)],
     ) as tell:
         try:
             watch.run(seconds, over, tell, wait)

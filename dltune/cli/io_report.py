@@ -74,7 +74,8 @@ def command(
     With --file, there is no job: dltune reads the file in the ways that training jobs do, each time
     from cold storage, and compares their speed. Findings with suggested fixes come last.
     """
-    from dltune.cli import interrupts, io_tables, results
+    from dltune.cli import interrupts, results
+    from dltune.io.report.view import view
 
     if sum((pid is not None, file is not None, bool(job))) != 1:
         raise UsageError(
@@ -91,7 +92,7 @@ def command(
             document, code = _watch_job(job, seconds)
         if kept:
             kept.write(document)
-    results.tell(document, io_tables.show, as_json=as_json, written=[output])
+    results.tell(document, view, as_json=as_json, written=[output])
     if code:
         raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
 
@@ -122,7 +123,7 @@ def _watched(
     tree: Tree, subject: str, seconds: float | None, over: Callable[[], bool]
 ) -> tuple[Io, bool]:
     """The report, and whether a signal ended the watch."""
-    from dltune.cli import interrupts, io_tables
+    from dltune.cli import interrupts, io_live
     from dltune.cli.progress import live
     from dltune.io.report.document import assemble
     from dltune.io.report.watch import Watch
@@ -131,8 +132,8 @@ def _watched(
     with Watch(tree) as watch:
         with live(
             f"watching {subject}",
-            lambda: io_tables.watched(watch),
-            lambda: [io_tables.open_files(watch), io_tables.waiting(watch)],
+            lambda: io_live.watched(watch),
+            lambda: [io_live.open_files(watch), io_live.waiting(watch)],
         ) as tell:
             try:
                 watch.run(seconds, over, tell)

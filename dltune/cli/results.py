@@ -19,6 +19,7 @@ from dltune.visible import visible
 if TYPE_CHECKING:
     from dltune.documents.files import Output
     from dltune.documents.finding import Finding
+    from dltune.views import Context, Findings, View
 
 T = TypeVar("T")
 LONGEST = 4000  # characters of a sentence
@@ -44,13 +45,21 @@ def claimed(
 
 
 def tell(
-    document: T, draw: Callable[[T], None], *, as_json: bool, written: Iterable[Path | None]
+    document: T,
+    view: Callable[[T, Context], View],
+    *,
+    as_json: bool,
+    written: Iterable[Path | None],
 ) -> None:
-    """Draw the document, or print it as JSON; then name the files that were written."""
+    """Print the view of a document, or the document as JSON; then name the files that were
+    written."""
+    from dltune.cli.tables import show_view
+    from dltune.views import Context
+
     if as_json:
         print_json(document)
     else:
-        draw(document)
+        show_view(view(document, Context()))
     for path in filter(None, written):
         click.echo(f"written to {path}", err=as_json)
 
@@ -62,17 +71,23 @@ def print_json(document: object) -> None:
     click.echo(encode(document).decode())
 
 
-def show_findings(findings: Sequence[Finding], unseen: Sequence[str] = ()) -> None:
-    """What follows from what was measured, and what could not be seen."""
+def show_findings(piece: Findings) -> None:
+    """Print findings under a heading; ranked findings with their numbers instead."""
+    if piece.ranked:
+        for number, finding in enumerate(piece.findings, 1):
+            click.echo()
+            _show_finding(finding, f"{number}. ", "   ")
+            if finding.apply:
+                click.echo(f"   --plan applies: {', '.join(map(str, finding.apply))}")
+        return
     click.echo("\nfindings")
-    for finding in findings:
-        show_finding(finding, "  ", "      ")
-    if not findings:
+    for finding in piece.findings:
+        _show_finding(finding, "  ", "      ")
+    if not piece.findings:
         click.echo("  none")
-    show_unseen(unseen)
 
 
-def show_finding(finding: Finding, first: str, indent: str) -> None:
+def _show_finding(finding: Finding, first: str, indent: str) -> None:
     """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
     from dltune.findings.finding_text import capitalize, format_cost, format_gain, to_sentence
 
@@ -87,7 +102,7 @@ def show_finding(finding: Finding, first: str, indent: str) -> None:
             _show(indent, indent, f"{label}{text}")
 
 
-def show_unseen(sentences: Sequence[str]) -> None:
+def show_unobserved(sentences: Sequence[str]) -> None:
     if sentences:
         click.echo("\nnot observed")
     for sentence in sentences:

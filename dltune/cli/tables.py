@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dltune.tables import Bar, Cell, Course, Figure, Key, Prose, Table
-from dltune.views import Piece
+from dltune.views import Findings, Only, Piece, Unobserved, View
 from dltune.visible import visible
 
 if TYPE_CHECKING:
@@ -56,15 +56,34 @@ def show(table: Table, most: int | None = None, *, gap: bool = True) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def show_body(body: Iterable[Piece], most: int | None = None) -> None:
-    """Print sentences and tables, `most` rows of each at most."""
-    for number, one in enumerate(body):
-        if isinstance(one, Table):
-            show(one, most, gap=number > 0 and bool(one.title))
-        elif isinstance(one, Course):
-            _plot(one)
-        elif isinstance(one, str):
-            click.echo(visible(one, LONGEST))
+def show_view(view: View) -> None:
+    """Print the pieces of all sections that are for a terminal."""
+    show_body((piece for section in view.sections for piece in section.body), gap=True)
+
+
+def show_body(body: Iterable[Piece], most: int | None = None, *, gap: bool = False) -> None:
+    """Print pieces, at most `most` rows of each table. `gap`: print an empty line before a table
+    even if it is the first piece."""
+    from dltune.cli.results import show_findings, show_unobserved
+
+    for piece in body:
+        if isinstance(piece, Only):
+            if piece.medium == "page":
+                continue
+            piece = piece.piece
+        if isinstance(piece, Table):
+            show(piece, most or piece.most, gap=gap and piece.gap and bool(piece.title))
+        elif isinstance(piece, Course):
+            _plot(piece)
+        elif isinstance(piece, Findings):
+            show_findings(piece)
+        elif isinstance(piece, Unobserved):
+            show_unobserved(piece.sentences)
+        elif isinstance(piece, Key):
+            click.echo(f"  {cut(visible(piece.text, LONGEST), across() - 2)}")
+        elif isinstance(piece, str):
+            click.echo(visible(piece, LONGEST))
+        gap = True
 
 
 def _plot(course: Course) -> None:

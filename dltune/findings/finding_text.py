@@ -4,10 +4,14 @@ findings."""
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 from dltune.documents.diagnosis import Diagnosis, Step
 from dltune.documents.finding import Finding
 from dltune.findings.diagnosis import MIN_SHARE
+from dltune.visible import visible
 
 NO_CAUSE = f"no cause costs more than {MIN_SHARE:.0%} of the time"
 # share of the speed that the cores allow; above it, threads and settings gain little
@@ -70,6 +74,26 @@ def suggest_next(diagnosis: Diagnosis) -> str:
         "to go further, measure settings on the job with `dltune tune`, or choose a thread count "
         "for each op with `dltune profile` and `dltune plan threads`"
     )
+
+
+def next_step(diagnosis: Diagnosis, job: Sequence[str], plan: Path | None) -> str:
+    """The next command to type, or an empty string. `plan`: the plan that was written."""
+    if not diagnosis.findings:
+        return to_sentence(words) if (words := suggest_next(diagnosis)) else ""
+    command = visible(shlex.join(job), 4000) if job else "CMD"
+    if plan:
+        return f"Next: dltune run --plan {shlex.quote(str(plan))} -- {command}"
+    if any(finding.apply for finding in diagnosis.findings):
+        return (
+            "Next: repeat with --plan plan.json, then start the job with "
+            f"`dltune run --plan plan.json -- {command}`."
+        )
+    if names := dict.fromkeys(name for one in diagnosis.findings for name in one.try_next):
+        return (
+            f"Next: `dltune tune --only {','.join(names)} -- {command}` measures these settings "
+            "on the job."
+        )
+    return "Next: apply the first fix, then run `dltune diagnose` again."
 
 
 def to_sentence(text: str) -> str:

@@ -65,6 +65,8 @@ def table(result: Result) -> Table:
         f"{result.confidence * 100:.4g} % intervals)",
         columns(*heads),
         [(Key(limited(v)), *cells(v), v.outcome, Prose(v.why)) for v in result.verdicts],
+        name="limits-table",
+        gap=False,
     )
 
 
@@ -88,6 +90,7 @@ def where(result: Result) -> Table | None:
             )
             for one in result.slower
         ],
+        name="slower-table",
     )
 
 

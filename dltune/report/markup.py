@@ -9,11 +9,14 @@ is escaped, control characters and marks that turn the direction of writing are 
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup, escape
 
 from dltune.visible import visible
+
+if TYPE_CHECKING:
+    import jinja2
 
 __all__ = ["Markup", "data", "escaped", "joined", "rendered", "short", "tag"]
 
@@ -53,6 +56,8 @@ def joined(children: object) -> Markup:
 
 @functools.cache
 def _templates() -> jinja2.Environment:
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.PackageLoader("dltune.report", "assets"),
         autoescape=True,

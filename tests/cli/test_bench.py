@@ -13,13 +13,19 @@ import pytest
 import synthetic
 
 from dltune.bench.document import summary
-from dltune.cli.bench import show
+from dltune.cli.tables import show_view
 from dltune.documents.bench import SCHEMA as BENCH_SCHEMA
 from dltune.documents.bench import Bench, Setting, Turn
 from dltune.documents.plan import SCHEMA, Plan
 from dltune.documents.profile import Framework
 from dltune.documents.sections.threads import Prediction, Threads, Uniform
 from dltune.machine import topology
+from dltune.report.kinds.bench import view
+from dltune.views import Context
+
+
+def show(bench: Bench) -> None:
+    show_view(view(bench, Context()))
 
 
 def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -206,14 +206,18 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
 
 
 def test_costs_that_overlap_are_said_to(capsys: pytest.CaptureFixture[str]) -> None:
-    from dltune.cli.diagnose_tables import show
+    from dltune.cli.tables import show_view
+    from dltune.report.kinds.diagnosis import view
+    from dltune.views import Context
 
     nothing = diagnose(Evidence(), "job", 1.0, None, None)
 
     def finding(share: float) -> Finding:
         return Finding(cause="slow", title="slow", evidence="figures", fix="do it", share=share)
 
-    show(msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.5))))
+    made = msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.5)))
+    show_view(view(made, Context()))
     assert "Costs overlap" in capsys.readouterr().out
-    show(msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.3))))
+    made = msgspec.structs.replace(nothing, findings=(finding(0.6), finding(0.3)))
+    show_view(view(made, Context()))
     assert "Costs overlap" not in capsys.readouterr().out

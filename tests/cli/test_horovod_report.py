@@ -262,7 +262,7 @@ def test_an_output_that_exists_is_refused_before_the_job_starts(library, tmp_pat
 def test_another_users_rank(library):
     # this Python's files may be root's alone: they are read before
     code = (
-        "import os, sys, dltune.cli.horovod_report, dltune.cli.horovod_tables\n"
+        "import os, sys, dltune.cli.horovod_report, dltune.cli.horovod_live, dltune.horovod.view\n"
         "import dltune.documents.files, dltune.cli.interrupts, dltune.cli.progress\n"
         "import dltune.horovod.watch.document, dltune.proc.tree\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"

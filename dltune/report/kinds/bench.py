@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from collections.abc import Iterator
 
 from dltune.bench import tables
 from dltune.bench.tables import measured
 from dltune.documents import files
-from dltune.documents.bench import Bench
+from dltune.documents.bench import Bench, Setting
 from dltune.documents.plan import Plan
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.cdf import cdf
@@ -16,23 +16,31 @@ from dltune.report.charts.marks import legend, row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
-from dltune.views import Context, Headline, Picture, Section, View
+from dltune.views import Context, Headline, Picture, Section, View, on_page, on_terminal
+from dltune.visible import visible
 
 
 def view(bench: Bench, context: Context) -> View:
     sections = []
+    if bench.partial:
+        partial = f"this comparison is partial: {bench.partial}"
+        sections.append(Section("partial", "", on_terminal(partial)))
     if measured(bench):
         times = [
+            *on_terminal(visible(shlex.join(bench.command))),
             Picture(lambda _: _beside(bench)),
-            f"Ratios are over {bench.reference}: below 1 is faster.",
-            replace(tables.times(bench), name="bench-table"),
+            *on_page(f"Ratios are over {bench.reference}: below 1 is faster."),
+            tables.times(bench),
+            *on_terminal(
+                f"ratio: step time divided by that of {bench.reference}; below 1 is faster"
+            ),
         ]
-        costs = replace(tables.costs(bench), name="costs-table")
-        sections = [
+        costs = [tables.costs(bench), *on_terminal("", *_closing(bench))]
+        sections += [
             Section("bench", "Predicted and measured", times),
             Section("steps", "Step times", [Picture(lambda _: _steps(bench))]),
             Section("rounds", "Rounds", [Picture(lambda _: _rounds(bench))]),
-            Section("costs", "CPU time and switches", [costs]),
+            Section("costs", "CPU time and switches", costs),
         ]
     remarks = [] if bench.partial is None else [f"This comparison is partial: {bench.partial}."]
     if not measured(bench):
@@ -57,6 +65,33 @@ def view(bench: Bench, context: Context) -> View:
         headlines=_headlines(bench),
         remarks=remarks,
     )
+
+
+def _closing(bench: Bench) -> Iterator[str]:
+    yield from tables.by_chance(bench)
+    rounds = min(len(setting.turns) for setting in measured(bench))
+    levels = {s.summary.ratio.confidence for s in measured(bench) if s.summary and s.summary.ratio}
+    if levels and min(levels) < 0.95:
+        yield (
+            f"with {rounds} rounds the confidence of the interval is only {min(levels):.0%}: 95 % "
+            "needs at least 6 rounds"
+        )
+    if plan := next((setting for setting in measured(bench) if setting.name == "plan"), None):
+        parts = [bench.strategy, *map(str, plan.choices)]
+        yield f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}"
+        if sentence := tables.speed_up(plan, bench):
+            yield sentence
+
+
+def _twins(plan: Setting, bench: Bench) -> str:
+    """Settings that are the very same as the plan: how they differ is noise."""
+    if plan.choices or bench.strategy != f"uniform {plan.intra}x{plan.inter}":
+        return ""
+    pair = (plan.intra, plan.inter, plan.cpus)
+    twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]
+    if not twins:
+        return ""
+    return f", the same setting as {' and '.join(twins)}: differences between them are noise"
 
 
 def _headlines(bench: Bench) -> list[Headline]:

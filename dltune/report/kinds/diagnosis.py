@@ -6,10 +6,26 @@ from collections.abc import Iterator
 
 from dltune.documents.diagnosis import Diagnosis
 from dltune.documents.observation import Observation
-from dltune.findings.finding_text import NO_CAUSE, format_limit, suggest_next, to_sentence
+from dltune.findings.finding_text import (
+    NO_CAUSE,
+    capitalize,
+    format_limit,
+    suggest_next,
+    to_sentence,
+)
 from dltune.machine import cpulist
 from dltune.tables import Key, Shares, Table, columns
-from dltune.views import Context, Findings, Headline, Piece, Section, View
+from dltune.views import (
+    Context,
+    Findings,
+    Headline,
+    Piece,
+    Section,
+    Unobserved,
+    View,
+    on_page,
+    on_terminal,
+)
 
 _ACTIVITIES = {
     "step": "running a step",
@@ -54,10 +70,21 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Piece]:
     if diagnosis.step:
         yield to_sentence(format_limit(diagnosis.step))
     elif diagnosis.no_step:
-        yield to_sentence(f"no step was measured: {diagnosis.no_step}")
-    yield Findings(diagnosis.findings) if diagnosis.findings else to_sentence(NO_CAUSE)
+        text = capitalize(f"no step was measured: {diagnosis.no_step}")
+        yield from on_page(to_sentence(text))
+        yield from on_terminal(text)
+    if diagnosis.partial:
+        yield from on_terminal(f"The diagnosis is incomplete: {diagnosis.partial}")
+    if diagnosis.findings:
+        yield Findings(diagnosis.findings, ranked=True)
+    else:
+        yield to_sentence(NO_CAUSE)
     if words := suggest_next(diagnosis):
-        yield to_sentence(words)
+        yield from on_page(to_sentence(words))
+    if sum(finding.share or 0.0 for finding in diagnosis.findings) > 1:
+        overlap = "Costs overlap: they do not add up, and fixing one can change another."
+        yield from on_terminal("", overlap)
+    yield from on_terminal(Unobserved(diagnosis.unseen))
 
 
 def _seen(seen: Observation) -> Iterator[Piece]:
@@ -89,4 +116,5 @@ def _seen(seen: Observation) -> Iterator[Piece]:
         ">MiB",
         "command",
     )
-    yield Table("processes of the job", columns(*heads), rows, name="processes-table")
+    table = Table("processes of the job", columns(*heads), rows, name="processes-table")
+    yield from on_page(table)

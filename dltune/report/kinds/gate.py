@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from collections.abc import Iterator
 
 from dltune.documents.gate import Result
 from dltune.gate import figures
@@ -11,19 +11,17 @@ from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.views import Context, Headline, Picture, Piece, Section, View
+from dltune.views import Context, Headline, Picture, Piece, Section, View, on_terminal
+from dltune.visible import visible
 
 # what values are divided by for an axis, and how they are written there
 UNITS = {"s": (1e-3, " ms"), "bytes": (2.0**20, " MiB"), "count": (1.0, ""), "": (1.0, "")}
 
 
 def view(result: Result, _: Context) -> View:
-    limits: list[Piece] = [
-        replace(figures.table(result), name="limits-table"),
-        Picture(lambda _: _ratios(result)),
-    ]
+    limits: list[Piece] = [figures.table(result), Picture(lambda _: _ratios(result))]
     if slower := figures.where(result):
-        limits.append(replace(slower, name="slower-table"))
+        limits.append(slower)
     return View(
         title="Gate",
         head=[
@@ -36,10 +34,22 @@ def view(result: Result, _: Context) -> View:
         sections=[
             Section("limits", "Limits", limits),
             Section("gate-rounds", "Rounds of the gate", [Picture(lambda _: _rounds(result))]),
+            Section("closing", "", on_terminal(*_closing(result))),
         ],
         headlines=[_headline(result)],
         remarks=result.notes,
     )
+
+
+def _closing(result: Result) -> Iterator[str]:
+    for verdict in result.verdicts:
+        if verdict.outcome == "undecided":
+            why = visible(figures.undecided(verdict), 400)
+            yield f"{visible(verdict.metric)}: undecided: {why}"
+    for note in result.notes:
+        yield f"note: {visible(note, 400)}"
+    if result.outcome == "undecided":
+        yield f"this configuration counts undecided as {'pass' if result.passed else 'fail'}"
 
 
 def _revision(name: str, commit: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dltune.documents.topology import Topology
 from dltune.tables import Table, columns
-from dltune.views import Context, Section, View
+from dltune.views import Context, Piece, Section, View
 
 ROWS = 500
 
@@ -12,7 +12,7 @@ ROWS = 500
 def view(found: Topology, _: Context) -> View:
     sources = [*(f"{kind.name}: {kind.source}" for kind in found.kinds if kind.source)]
     sources += [found.source] if found.source else []
-    body = [_devices(found), _links(found), *sources]
+    body: list[Piece] = [_devices(found), _links(found), *sources]
     return View(
         title="Topology",
         head=[("topology", found.name), ("devices", f"{len(found.devices):,}")],

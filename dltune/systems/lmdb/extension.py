@@ -15,7 +15,7 @@ EXTENSION = Extension(
     planners={"io": "dltune.planners.io.planner:PLANNER"},
     documents={
         "dltune.io": DocumentKind(
-            "dltune.documents.io:load", ("files", "strided"), "dltune.report.kinds.io:view"
+            "dltune.documents.io:load", ("files", "strided"), "dltune.io.report.view:view"
         ),
     },
 )

@@ -26,7 +26,7 @@ EXTENSION = Extension(
         "dltune.horovod": DocumentKind(
             "dltune.documents.horovod:load",
             ("ranks",),
-            "dltune.report.kinds.horovod:view",
+            "dltune.horovod.view:view",
             is_evidence=True,
         ),
     },
