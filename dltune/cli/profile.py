@@ -260,12 +260,21 @@ def _let_go(session: Session, running: Job) -> None:
 
 
 def _show(profile: Profile, output: Path, top: int, as_json: bool) -> None:
-    from dltune.cli.profile_tables import show_profile
-
     if as_json:
         print_json(profile)
     else:
         show_profile(profile, output, top)
+
+
+def show_profile(profile: Profile, output: Path, top: int) -> None:
+    """Print a new profile, and the next command."""
+    from dltune.cli.tables import show_view
+    from dltune.report.kinds.profile import view
+    from dltune.views import Context
+
+    show_view(view(profile, Context(top=top)))
+    next_ = "plan" if any(op.times for op in profile.ops) else "report"
+    click.echo(f"\nprofile written to {output}; next: dltune {next_} {output}")
 
 
 def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:

@@ -65,9 +65,11 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
         analysis = analyse(found)
         print_json({**report(analysis, top), "findings": apply_rules(Evidence(profile=analysis))})
         return
-    from dltune.cli.profile_tables import describe
+    from dltune.cli.tables import show_view
+    from dltune.report.kinds.profile import view
+    from dltune.views import Context
 
-    describe(found, top or 12)
+    show_view(view(found, Context(top=top)))
 
 
 def _plan(file: Path, top: int | None, as_json: bool) -> None:

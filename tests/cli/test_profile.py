@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from synthetic import machine, node, op, profile
 
 from dltune.cli import cli, interrupts
-from dltune.cli.profile import command
-from dltune.cli.profile_tables import show_profile
+from dltune.cli.profile import command, show_profile
 from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
 from dltune.documents.profile import Memory

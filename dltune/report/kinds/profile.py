@@ -6,11 +6,12 @@ import functools
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
+from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.parts import unmeasured
 from dltune.analysis.why import why
 from dltune.documents.finding import Finding
-from dltune.documents.profile import Profile
+from dltune.documents.profile import Memory, Profile
 from dltune.documents.sections.threads import Threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
@@ -19,19 +20,33 @@ from dltune.report.execution import Execution, Simulations, executions
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.pairing import plan_of
 from dltune.report.sections import ops, roofline
-from dltune.report.sections.memory import memory
+from dltune.report.sections.memory import memory as memory_over_time
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.views import Context, Findings, Headline, Picture, Section, View
+from dltune.tables import Key
+from dltune.views import (
+    Context,
+    Findings,
+    Headline,
+    Picture,
+    Piece,
+    Section,
+    View,
+    on_page,
+    on_terminal,
+)
+
+TOP = 12  # ops on a terminal
 
 
 def view(profile: Profile, context: Context) -> View:
     plan = plan_of(profile, context)
     analysis = analyse(profile)
-    sections = [Section("steps", "Steps", list(steps(profile)))]
     found = apply_rules(Evidence(profile=analysis))
+    sections = [Section("steps", "Steps", [*steps(profile), *on_terminal(*_steps(profile))])]
     if found:
-        sections.append(Section("findings", "Where the step spends its time", [Findings(found)]))
+        title = "Where the step spends its time"
+        sections.append(Section("findings", title, on_page(Findings(found))))
     timed = bool(analysis.top(1))
     if timed:
         chosen = ops.choices(analysis, plan)
@@ -40,10 +55,11 @@ def view(profile: Profile, context: Context) -> View:
         )
         curves = Picture(lambda _: joined([_curves_legend(point), ops.curves(analysis, chosen)]))
         sections += [
-            Section("types", "Time by op type", [ops.types(analysis)]),
+            Section("types", "Time by op type", on_page(ops.types(analysis))),
             Section("scaling", "Thread scaling", [curves]),
-            Section("ops", "Ops", list(ops.ops(analysis, chosen))),
+            Section("ops", "Ops", [Picture(lambda at: ops.ops(analysis, chosen, at))]),
         ]
+    sections.append(Section("top", "", on_terminal(*_top(analysis, context.top or TOP))))
     made = functools.cache(lambda: executions(profile, plan))
     for number in range(len(profile.steps)):
         sections += _executed(profile, number, lambda number: made()[0][number])
@@ -51,6 +67,7 @@ def view(profile: Profile, context: Context) -> View:
         sections.append(Section("rates", "Rates and roofline", list(roofline.rates(analysis))))
     if profile.counters:
         sections.append(Section("counters", "Counters", list(roofline.counters(profile.counters))))
+    sections.append(Section("closing", "", on_terminal(*_closing(profile, found))))
     return View(
         title="Profile",
         head=_head(profile),
@@ -58,6 +75,58 @@ def view(profile: Profile, context: Context) -> View:
         headlines=_headlines(analysis, found),
         remarks=_remarks(profile, lambda: made()[1]),
     )
+
+
+def _steps(profile: Profile) -> Iterator[str]:
+    for step in profile.steps:
+        yield (
+            f"step {step.name or step.signature}: {step.wall.median * 1e3:.1f} ms as found (spread "
+            f"{step.wall.spread:.0%}), {sum(n.repeats for n in step.nodes):.0f} ops, "
+            f"{step.executions} executions"
+        )
+        if step.parts:
+            yield f"  {derived.parts(step)}"
+    yield (
+        f"{profile.framework.title}, threads as found: intra-op {profile.settings.intra}, inter-op "
+        f"{profile.settings.inter}; {len(profile.machine.cores)} cores: {profile.machine.name}"
+    )
+    for link in profile.links:
+        yield f"tensors from {link.sender} {derived.link(link)}"
+    if profile.memory:
+        yield f"tensors: {_memory(profile.memory)}"
+
+
+def _top(analysis: Analysis, top: int) -> Iterator[Piece]:
+    """Yield the ops that take the most time, their rates, and the reasons for their times."""
+    profile = analysis.profile
+    heavy = analysis.top(top)
+    if heavy:
+        yield derived.times(heavy)
+    own = derived.own_times(profile.ops, top, derived.WORTH if heavy else 0.0)
+    if own.rows or not heavy:
+        yield own
+    if profile.framework.capabilities.is_eager:
+        passes = derived.both_passes(profile, top)
+        if passes.rows:
+            yield passes
+    rates = derived.rates(heavy)
+    if len(rates.columns) > 2:
+        yield rates
+        yield from filter(None, (*derived.ceilings(analysis.roofline), derived.scaled(heavy)))
+    if heavy:
+        yield from ("", "reasons for these op times")
+    for figures in heavy:
+        yield Key(figures.op.key)
+        yield f"      {why(figures, analysis)[1]}"
+
+
+def _closing(profile: Profile, found: Sequence[Finding]) -> Iterator[Piece]:
+    if found:
+        yield Findings(found)
+    for note in (*profile.notes, *unmeasured(profile)):
+        yield from ("", f"note: {note}")
+    if profile.partial:
+        yield from ("", f"this profile is incomplete: {profile.partial}")
 
 
 def _executed(
@@ -73,7 +142,7 @@ def _executed(
             lambda at: timelines(profile, execution(number), f"{at}-slices{number}"),
         ),
         ("corun", "Co-running ops", lambda _: fig4(execution(number))),
-        ("memory", "Memory", lambda _: memory(profile.memory, execution(number))),
+        ("memory", "Memory", lambda _: memory_over_time(profile.memory, execution(number))),
     ):
         yield Section(f"{name}{number}", f"{title}{of}", [Picture(draw)])
 
@@ -99,10 +168,13 @@ def _head(profile: Profile) -> list[tuple[str, str]]:
         ("made", f"{profile.created}, dltune {profile.dltune}"),
     ]
     if profile.memory:
-        live, peak = profile.memory.live / 2**20, profile.memory.peak / 2**20
-        text = f"{live:.0f} MiB live between steps, {peak:.0f} MiB at the peak"
-        found.append(("tensors", text))
+        found.append(("tensors", _memory(profile.memory)))
     return found
+
+
+def _memory(memory: Memory) -> str:
+    live, peak = memory.live / 2**20, memory.peak / 2**20
+    return f"{live:.0f} MiB live between steps, {peak:.0f} MiB at the peak"
 
 
 def _headlines(analysis: Analysis, found: Sequence[Finding]) -> list[Headline]:

@@ -4,7 +4,7 @@ takes its time."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, Figures
@@ -14,7 +14,8 @@ from dltune.documents.profile import Op, Placement
 from dltune.documents.sections.threads import Threads
 from dltune.report.charts.marks import captioned
 from dltune.report.charts.scaling import scaling, spark
-from dltune.report.markup import Markup, short, tag
+from dltune.report.markup import Markup, joined, short, tag
+from dltune.report.table import html
 from dltune.tables import Bar, Cell, Prose, Table, columns
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
@@ -82,7 +83,7 @@ def curves(analysis: Analysis, chosen: Choices) -> Markup:
     return tag("div", *drawn, class_="multiples")
 
 
-def ops(analysis: Analysis, chosen: Choices) -> Iterator[Table | str]:
+def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     """The times; beside them what was chosen, the curve, and why an op takes its time."""
     timed = analysis.top(len(analysis.ops))
     table = derived.times(timed[:ROWS])
@@ -91,13 +92,16 @@ def ops(analysis: Analysis, chosen: Choices) -> Iterator[Table | str]:
         for row, figures in zip(table.rows, timed, strict=False)
     ]
     heads = (*table.columns[:-1], *columns("chosen", "", "why"))
-    yield dataclasses.replace(table, columns=heads, rows=rows, name="ops-table")
+    wide = dataclasses.replace(table, columns=heads, rows=rows)
+    shown = html(wide, f"{prefix}-ops-table")
     own = derived.own_times(analysis.profile.ops, DRAWN, derived.WORTH)
     if own.rows:  # such as what torch.compile has compiled
-        yield dataclasses.replace(own, name="own-table")
-    if left := timed[ROWS:]:
-        share = sum(figures.share for figures in left)
-        yield f"{len(left)} more ops, together {share:.2%}, are left out."
+        shown = joined([shown, html(own, f"{prefix}-own-table")])
+    left = timed[ROWS:]
+    if not left:
+        return shown
+    share = sum(figures.share for figures in left)
+    return joined([shown, tag("p", f"{len(left)} more ops, together {share:.2%}, are left out.")])
 
 
 def _beside(figures: Figures, analysis: Analysis, chosen: Choices) -> tuple[Cell, ...]:

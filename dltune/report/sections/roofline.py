@@ -11,7 +11,7 @@ from dltune.documents.profile import Counters
 from dltune.report.charts.marks import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
-from dltune.views import Picture, Piece
+from dltune.views import Picture, Piece, on_page, on_terminal
 
 ROWS = 200
 
@@ -19,7 +19,7 @@ ROWS = 200
 def rates(analysis: Analysis) -> Iterator[Piece]:
     yield Picture(lambda _: _roofs(analysis))
     ops = [figures for figures in analysis.ops if figures.best][:ROWS]
-    yield replace(derived.rates(ops), name="rates-table")
+    yield from on_page(replace(derived.rates(ops), name="rates-table"))
 
 
 def _roofs(analysis: Analysis) -> Markup:
@@ -42,7 +42,8 @@ def _roofs(analysis: Analysis) -> Markup:
 
 def counters(found: Counters) -> Iterator[Piece]:
     """What was counted, and where the events happened."""
-    yield f"Asked: {found.asked}. {found.why}"
+    yield from on_page(f"Asked: {found.asked}. {found.why}")
+    yield from on_terminal("", f"counters ({found.asked}): {found.why}")
     if found.totals:
         yield replace(derived.totals(found.totals), name="totals-table")
     if found.overhead:

@@ -9,7 +9,7 @@ from dltune.documents.profile import Profile, Step
 from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.tables import Table, columns
-from dltune.views import Picture, Piece
+from dltune.views import Picture, Piece, on_page
 
 
 def steps(profile: Profile) -> Iterator[Piece]:
@@ -29,14 +29,14 @@ def steps(profile: Profile) -> Iterator[Piece]:
         *("step", ">wall ms", ">spread", ">first op to last ms", ">ops"),
         *(">executions", ">of all op time"),
     )
-    yield Table("steps of the job", heads, rows, name="steps-table")
+    yield from on_page(Table("steps of the job", heads, rows, name="steps-table"))
     for step in profile.steps:
         yield Picture(functools.partial(_parts, step))
         if step.lines:
             lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
             title = "lines of Python sampled between executions"
             heads = columns("line", ">share of samples")
-            yield Table(title, heads, lines, name=f"lines-{step.signature}")
+            yield from on_page(Table(title, heads, lines, name=f"lines-{step.signature}"))
 
 
 def _parts(step: Step, _: str) -> Markup:
