@@ -89,6 +89,7 @@ class Extension:
     - `planners`: `planner.Planner` objects, by the name of their section.
     - `rules`: packages and modules that hold findings' rules.
     - `documents`: by the kind in a document's schema, such as "dltune.profile".
+    - `measurements`: what `dltune doctor` measures with an option, such as "ranks".
     - `probes`: functions that start a probe for `dltune diagnose` (`observe/probe.py`).
     - `settings`: `Setting` objects for the search of `dltune tune`.
     - `hooks`: modules that run inside every job.
@@ -99,6 +100,7 @@ class Extension:
     planners: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     documents: Mapping[str, DocumentKind] = field(default_factory=dict)
+    measurements: Mapping[str, str] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.errors import UsageError
+from dltune.extensions import find, load
 from dltune.machine.checks import Check
 
 if TYPE_CHECKING:
     from dltune.documents.roofs import Roofs
-    from dltune.documents.topology import Topology
     from dltune.machine.checks.tensorflow import Installed
     from dltune.views import Context, Piece, View
 
@@ -96,17 +96,12 @@ def command(
 
 
 def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> None:
-    from dltune.cli.results import claimed, tell
-    from dltune.jax import links, peaks
-    from dltune.machine import topology
-
-    with claimed(output, overwrite=overwrite) as file:
-        kind = peaks.kind(topology.local().name, ranks)
-        speeds = links.measured(ranks)
-        document = links.topology(ranks, speeds, kind)
-        if file:
-            file.write(document)
-    tell(document, _speeds, as_json=as_json, written=[output])
+    measure = find("measurements", "ranks")
+    if measure is None:
+        raise UsageError(
+            "--ranks needs the parallelism system, which is not installed", remedy=None
+        )
+    load(measure)(ranks, output, as_json=as_json, overwrite=overwrite)
 
 
 def _roofs(*, as_json: bool) -> None:
@@ -125,22 +120,6 @@ def _ceilings(roofs: Roofs, _: Context) -> View:
 
     body: list[Piece] = [f"{roofs.cores} cores: {roofs.cpu}", *tables(roofs), "", *remarks(roofs)]
     return View([Section("roofs", "", body)])
-
-
-def _speeds(document: Topology, _: Context) -> View:
-    from dltune.views import Section, View
-
-    (kind,) = document.kinds
-    link = document.links[0]
-    body = [
-        f"{len(document.devices)} ranks, each with {kind.flops / 1e9:.1f} GFLOP/s and "
-        f"{kind.bandwidth / 1e9:.1f} GB/s of memory bandwidth ({kind.name})",
-        f"transfer to another rank: {2 * link.latency * 1e6:.0f} us latency, "
-        f"{link.bandwidth / 1e6:,.0f} MB/s",
-        f"time per byte, relative to a transfer: {document.all_reduce:.2f} in an all-reduce, "
-        f"{document.all_to_all:.2f} in an all-to-all",
-    ]
-    return View([Section("speeds", "", body)])
 
 
 def examine() -> list[Check]:

@@ -14,6 +14,7 @@ def _kind(name: str, main: str) -> DocumentKind:
 EXTENSION = Extension(
     name="parallelism",
     planners={"parallelism": "dltune.planners.parallelism.planner:PLANNER"},
+    measurements={"ranks": "dltune.cli.rank_speeds:measure"},
     documents={
         "dltune.operators": _kind("operators", "operators"),
         "dltune.operator-times": _kind("operator_times", "parts"),
