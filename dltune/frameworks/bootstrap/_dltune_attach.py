@@ -37,9 +37,9 @@ _PR_SET_PTRACER = 0x59616D61
 # torchrun's variables; names of other variables begin with these, too
 _TORCHRUN = ("RANK", "WORLD_SIZE")
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# modules of the job, and what to do with each once it has run
+# modules of the job, and the function to call after the import of each
 _Hooks = list[tuple[str, Callable[[ModuleType], None]]]
-# modules of the job, and what to do with the error when they cannot be imported
+# modules of the job, and the function to call with the error if one cannot be imported
 _Failed = dict[str, Callable[[BaseException], None]]
 _plugin: ctypes.CDLL | None = None  # kept, so that the library stays loaded
 
@@ -148,7 +148,7 @@ def _readable(text: str) -> str:
 def _parts(
     hooks: Sequence[dict[str, Any]], answer: dict[str, Any], interpreter: Interpreter
 ) -> Iterator[_Part]:
-    """Return what is to be done, in the order in which it takes effect on one module."""
+    """Return the parts in the order in which their hooks of the same module are called."""
     setting = [hook for hook in hooks if hook["settings"]]
     for hook in hooks:
         if hook not in setting:
@@ -201,7 +201,7 @@ def _importing(*folders: str) -> Iterator[None]:
 
 
 def _tell_environment(interpreter: Interpreter, names: Sequence[str]) -> None:
-    """Tell the values of variables when the script has imported its framework."""
+    """Send the values of variables when the script has imported its framework."""
     found = {name: os.environ[name] for name in names if name in os.environ}
     interpreter.tell({"type": "environment", "pid": os.getpid(), "variables": found})
 
@@ -238,7 +238,7 @@ class _Part:
 
 class _Watch:
     """A finder that lets modules be imported as before, and calls the hooks of each module after it
-    has run, in the order of the parts. If it cannot run, those for failures are called."""
+    has run, in the order of the parts. If it cannot run, the functions for failures are called."""
 
     def __init__(self, parts: Iterable[_Part]) -> None:
         self._parts = list(parts)
@@ -277,14 +277,14 @@ class _Watch:
             hook(module)
 
     def fail(self, name: str, error: BaseException) -> None:
-        """Call what the parts have for a module that could not run."""
+        """Call the functions of the parts for a module that could not run."""
         for part in self._parts:
             if failed := part.failed.get(name):
                 failed(error)
 
 
 class _Loader:
-    """The loader of one module, which tells the watch when the module runs."""
+    """The loader of one module, which calls the watch before and after the module runs."""
 
     def __init__(self, inner: Loader, name: str, watch: _Watch) -> None:
         self._inner = inner

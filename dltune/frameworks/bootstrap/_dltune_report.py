@@ -1,4 +1,4 @@
-"""What a hook inside the job's Python has done, told to dltune."""
+"""Inside the job's Python: the report of a setting's hooks to dltune."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import ModuleType
 from typing import Any
 
 Tell = Callable[[dict[str, Any]], Any]
-# modules of the job, and what is done once each has been imported
+# modules of the job, and the function to call after the import of each
 Hooks = Iterator[tuple[str, Callable[[ModuleType], None]]]
-# seconds; who took longer to hear is not told again, so that the job does not wait for him
+# seconds; if dltune took longer to receive a report, no more follow, so that the job does not wait
 _PATIENCE = 5.0
 _NAMES_SHOWN = 3
 
 
 class Report:
-    """What one hook has done so far; told when it grows.
+    """The effects of one setting so far, sent when they grow.
 
-    `did` is the sentence that is told, with `{count}` in it; `steps` what `messages.Setting` says.
+    `did`: a sentence with `{count}` in it; `steps`: as in `messages.Setting`.
     """
 
     def __init__(self, setting: str, value: str, tell: Tell) -> None:
@@ -33,19 +33,19 @@ class Report:
         self._told = False
 
     def acted(self, count: int = 1) -> None:
-        """On `count` things more."""
+        """Report an effect on `count` more things."""
         self._count += count
         self._send()
 
     def left(self, name: str, why: str) -> None:
-        """`name` was left alone; things with the same reason are told together."""
+        """Report that `name` stays unchanged; names with the same reason are reported together."""
         names = self._left.setdefault(why, [])
         if name not in names:
             names.append(name)
             self._send()
 
     def harmless(self, act: Callable[..., None], what: str) -> Callable[..., None]:
-        """`act`, where it raises, leaves `what` alone: no hook may break a job."""
+        """Return `act` as a function that reports an error instead of breaking the job."""
 
         def kept(*given: Any) -> None:
             try:
@@ -56,7 +56,7 @@ class Report:
         return kept
 
     def first(self, _: ModuleType) -> None:
-        """Tell that there was nothing to act on so far, unless something was told already."""
+        """Report that nothing was changed so far, unless there was a report already."""
         if not self._told:
             self._send()
 

@@ -1,7 +1,7 @@
 """Inside the job's Python: the settings that are set there, by hooks on what the job imports.
 
-Only the standard library is used at import. No hook may break a job: what does not fit is left
-alone, and told.
+Only the standard library is used at import. A hook must not break a job: a setting that does not
+fit leaves the job unchanged, and is reported.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from _dltune_report import Hooks, Report, Tell
 
 
 def hooks(settings: Mapping[str, str], modules: Sequence[Mapping[str, Any]], tell: Tell) -> Hooks:
-    """Return what is to be done after which module's import, for `settings`: names and values.
-    `modules` support them (`dltune.extensions.Hook`); each has a function with the setting's name.
-    """
+    """Return modules of the job and the functions to call after their import. `settings`: names and
+    values; `modules`: modules that support them (`dltune.extensions.Hook`), each with a function
+    that has the setting's name."""
     reports = [Report(name, value, tell) for name, value in settings.items()]
     for report in reports:
         name = report.setting

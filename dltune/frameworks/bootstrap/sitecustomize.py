@@ -1,7 +1,7 @@
 """Python runs this at the start of every interpreter of a job that dltune launched.
 
-Only the standard library is used, and no failure here may fail the job: whatever goes wrong is told
-to dltune, which decides.
+Only the standard library is used. An error here must not stop the job: it is printed, and dltune
+notices that the job does not report.
 """
 
 import os

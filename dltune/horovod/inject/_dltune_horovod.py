@@ -47,7 +47,7 @@ def start(
 ) -> tuple[
     list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
 ]:
-    """Return what is to be done after which module's import, and where it cannot be imported."""
+    """Return modules of the job and the functions to call after their import, or with the error."""
     rank = Rank(answer.get("horovod", {}), interpreter.bound, interpreter.tell)
     hooks = [
         ("horovod.common.basics", rank.wrap_init),

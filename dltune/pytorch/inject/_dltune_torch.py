@@ -20,7 +20,7 @@ OLDEST = (2, 6)  # the first PyTorch whose C++ interfaces the plugin is written 
 def start(
     answer: dict[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
-    """Return what is to be done after which module's import."""
+    """Return modules of the job and the functions to call after their import."""
     # beside this file, and imports it
     import _dltune_torch_passes
 

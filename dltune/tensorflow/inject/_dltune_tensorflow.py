@@ -19,7 +19,7 @@ OLDEST = (2, 16)  # the first TensorFlow whose C++ interfaces the plugin is writ
 def start(
     answer: dict[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
-    """Return what is to be done after which module's import."""
+    """Return modules of the job and the functions to call after their import."""
     hooks = [("tensorflow.python.autograph.pyct.loader", interpreter.note_leftovers)]
     if answer.get("plugin", True):
         hooks.append(("tensorflow", lambda tensorflow: attach(tensorflow, interpreter)))
