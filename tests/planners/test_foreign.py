@@ -134,6 +134,23 @@ def test_it_stands_on_the_page_and_on_the_terminal(dltune: Run, plan: Path) -> N
     assert "how OpenMP's threads wait\npolicy\npassive\n" in shown.stdout
 
 
+def test_its_kind_of_document_is_on_the_page_and_a_table(dltune: Run, tmp_path: Path) -> None:
+    path, page = tmp_path / "waits.json", tmp_path / "page.html"
+    waits = {"schema": "waiting.waits/1", "threads": [{"name": "main", "seconds": 0.25}]}
+    path.write_text(json.dumps(waits))
+    done = dltune("report", path, "-o", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    for part in ("A thread waits.", "Waits waits.json", "Waits of threads", "Only a page has this"):
+        assert part in text
+    assert dltune("show", path, "--csv").stdout == "threads,name,seconds\n0,main,0.25\n"
+    path.write_text(json.dumps({**waits, "threads": []}))
+    for command in (["report", path, "-o", page, "--overwrite"], ["show", path, "--csv"]):
+        done = dltune(*command)
+        assert done.returncode == 2
+        assert "threads must not be empty" in done.stderr
+
+
 def test_what_cannot_be_in_its_section_is_told(dltune: Run, plan: Path) -> None:
     broken = json.loads(plan.read_bytes())
     broken["sections"]["waiting"]["policy"] = "maybe"

@@ -9,14 +9,15 @@ from typing import Any
 import click
 import msgspec
 
+from dltune.documents import files
 from dltune.documents.plan import Plan
 from dltune.errors import UsageError
-from dltune.extensions import Command, Extension
+from dltune.extensions import Command, DocumentKind, Extension
 from dltune.machine import topology
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.planner import Decision, Planner
 from dltune.tables import Table, columns
-from dltune.views import Headline, Section, View
+from dltune.views import Context, Headline, Section, View, on_page
 
 POLICIES = ("active", "passive")
 
@@ -88,10 +89,39 @@ def command() -> None:
     click.echo("\n".join(POLICIES))
 
 
+class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    seconds: float
+
+
+class Waits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long threads waited."""
+
+    schema: str
+    threads: tuple[Thread, ...]
+
+
+def faults(waits: Waits) -> list[str]:
+    return [] if waits.threads else ["threads must not be empty"]
+
+
+load = files.reader(Waits, "waiting.waits/1", faults)
+
+
+def view(waits: Waits, _: Context) -> View:
+    rows = [(thread.name, f"{thread.seconds:.2f}") for thread in waits.threads]
+    table = Table("waits of threads", columns("thread", ">seconds"), rows)
+    body = [*on_page("Only a page has this sentence."), table]
+    return View([Section("threads", "Threads", body)], [Headline(2, "A thread waits.")], "Waits")
+
+
 EXTENSION = Extension(
     name="waiting",
     commands={
         "waiting": Command("Decide", "Print how threads can wait.", "dltune_waiting:command")
     },
     planners={"waiting": "dltune_waiting:PLANNER"},
+    documents={
+        "waiting.waits": DocumentKind("dltune_waiting:load", ("threads",), "dltune_waiting:view")
+    },
 )

@@ -15,9 +15,9 @@ from dltune.cli.plan import command
 from dltune.documents import files
 from dltune.documents.profile import Node, Partner, Tensor
 from dltune.errors import UsageError
+from dltune.graph.receives import sends
 from dltune.planners.transfers.decide import Cluster
 from dltune.planners.transfers.planner import GIGABIT
-from dltune.graph.receives import sends
 from dltune.planners.transfers.simulated import BATCHES, RATES, SERVERS, WORKERS, Case, simulated
 
 replace = msgspec.structs.replace
