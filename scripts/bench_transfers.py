@@ -30,6 +30,7 @@ from dltune.documents import profile as documents
 from dltune.documents.profile import Profile, tensor
 from dltune.documents.sections.threads import Uniform
 from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
+from dltune.graph.receives import sends
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import Orders, machine_lines
@@ -39,7 +40,6 @@ from dltune.overlap import cluster as overlap
 from dltune.overlap.partition import partition
 from dltune.overlap.worker import worker
 from dltune.planners.transfers.decide import Cluster, by_chance, decide, weighed, workers
-from dltune.graph.receives import sends
 from dltune.planners.transfers.steps import bounds
 from dltune.stats.samples import quantiles
 

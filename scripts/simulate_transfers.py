@@ -27,6 +27,7 @@ from typing import Literal
 
 import numpy as np
 
+from dltune.graph.receives import Receive, servers_of
 from dltune.networks.layer import Network
 from dltune.networks.published import NETWORKS
 from dltune.networks.roofline import Device, seconds
@@ -35,7 +36,6 @@ from dltune.overlap.efficiency import Bounds
 from dltune.overlap.forecast import Forecast, Replica, forecast, shared
 from dltune.overlap.tictac import tac, tic
 from dltune.planners.transfers.planner import GIGABIT
-from dltune.graph.receives import Receive, servers_of
 from dltune.planners.transfers.simulated import BATCHES, RATES
 
 Mode = Literal["inference", "training"]
