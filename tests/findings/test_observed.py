@@ -184,6 +184,15 @@ def test_a_neighbour_costs_no_more_than_the_job_waits():
     assert looked(Evidence(observation=observation(host=busy))) == ()
 
 
+def test_a_job_that_shares_its_cpus_gets_a_thread_for_each_free_one():
+    busy = host(others=0.9, neighbours=(BUSY,))
+    finding = found(host=busy, processes=(process(cpu=1.0, queued=0.25, intra=2, inter=1),))
+    assert "if they must stay, set 1 intra-op thread" in finding.fix
+    assert [(choice.setting, choice.value) for choice in finding.apply] == [("threads", "1x1")]
+    alone = found(host=busy, processes=(process(cpu=1.0, queued=0.25, intra=1, inter=1),))
+    assert alone.apply == ()
+
+
 def test_a_neighbour_on_cores_that_the_quota_excludes_costs_nothing():
     """Two cores, one core's quota: another process can have a whole core without loss."""
     one_core = host(others=0.9, neighbours=(BUSY,), quota=1.0)

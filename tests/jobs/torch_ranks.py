@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100_000)
 parser.add_argument("--unused", action="store_true", help="look for unused parameters")
-parser.add_argument("--losses", default=os.devnull)
+parser.add_argument("--losses", help="a file for each rank: this name and the rank's number")
 parser.add_argument("--bucket", type=int, help="MiB of gradients that travel together")
 parser.add_argument("--told", default=os.devnull, help="what they are, in bytes")
 args = parser.parse_args()
@@ -28,7 +28,7 @@ if "RANK" in os.environ:
         print(model.bucket_bytes_cap, file=told)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 torch.manual_seed(int(os.environ.get("RANK", "0")))
-with open(args.losses + os.environ.get("RANK", ""), "w") as losses:
+with open(args.losses + os.environ.get("RANK", "") if args.losses else os.devnull, "w") as losses:
     for _ in range(args.steps):
         loss = (model(torch.randn(64, 256)) - 1).square().mean()
         optimizer.zero_grad()

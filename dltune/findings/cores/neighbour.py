@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from dltune.documents.finding import Finding, Gain
 from dltune.documents.observation import Observation, Process
+from dltune.documents.sections.settings import Choice
+from dltune.findings.cores.thread_limits import default_threads, thread_limit
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.findings.thread_settings import advise_intra_op
 
 SHARE = 0.05  # of the cores
 
@@ -43,10 +46,12 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             evidence=f"{which}; the job's threads were ready but had no CPU for {main.waited:.0%} "
             "of the CPU time they needed",
             fix="stop these processes, bind them to other CPUs (taskset), or run them on another "
-            "machine; if they must stay, give the job fewer threads",
+            f"machine; if they must stay, {_smaller(observation, main)}",
             share=share,
             gain=Gain(0.0, share),
             confidence="measured",
+            apply=_fewer_threads(observation, main),
+            try_next=("threads",),
         )
     stolen = host.stolen / host.online
     if stolen >= SHARE:
@@ -67,6 +72,27 @@ def neighbour_wait(observation: Observation) -> float:
     if these processes are no finding."""
     main = observation.main
     return main.waited if main and _share(observation, main) >= SHARE else 0.0
+
+
+def _free_cpus(observation: Observation) -> int:
+    """Return the number of the job's CPUs that other processes leave free, at least one."""
+    return max(1, round(thread_limit(observation) - observation.host.others))
+
+
+def _smaller(observation: Observation, main: Process) -> str:
+    """Return the advice for a job that has to share its CPUs. Threads that wait for each other at
+    the end of each op lose the most there."""
+    free = _free_cpus(observation)
+    if not _fewer_threads(observation, main):
+        return "give the job fewer threads"
+    return f"{advise_intra_op(main.framework, free)}, for the CPUs that are free"
+
+
+def _fewer_threads(observation: Observation, main: Process) -> tuple[Choice, ...]:
+    free = _free_cpus(observation)
+    if main.intra is None or main.intra <= free:
+        return ()
+    return (Choice("threads", default_threads(free, main.inter)),)
 
 
 def _share(observation: Observation, main: Process) -> float:
