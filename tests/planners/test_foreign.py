@@ -160,6 +160,29 @@ def test_what_cannot_be_in_its_section_is_told(dltune: Run, plan: Path) -> None:
     assert "waiting.policy must be one of ('active', 'passive'), got 'maybe'" in done.stderr
 
 
+def test_its_rule_reads_its_document(dltune: Run, tmp_path: Path) -> None:
+    waits = tmp_path / "waits.json"
+    thread = {"name": "a reader", "seconds": 1.5}
+    waits.write_text(json.dumps({"schema": "waiting.waits/1", "threads": [thread]}))
+    done = dltune("diagnose", waits)
+    assert done.returncode == 0, done.stderr
+    assert "A reader waits\n   For 1.50 s." in done.stdout
+
+
+def test_its_probe_observes_a_running_process(dltune: Run) -> None:
+    with subprocess.Popen(["sleep", "60"]) as job:
+        done = dltune("diagnose", "--budget", "2s", "--pid", job.pid)
+        job.kill()
+    assert done.returncode == 0, done.stderr
+    assert f"Thread of {job.pid} waits" in done.stdout
+
+
+def test_its_setting_can_be_searched(dltune: Run) -> None:
+    done = dltune("tune", "--only", "nicenes", "--", "true")
+    assert done.returncode == 2
+    assert "use niceness" in done.stderr
+
+
 def test_without_the_package_the_section_is_named_and_refused_or_left_out(plan: Path) -> None:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "dltune", "run", "--plan", plan, *arguments]

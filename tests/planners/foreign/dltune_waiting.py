@@ -10,12 +10,17 @@ import click
 import msgspec
 
 from dltune.documents import files
+from dltune.documents.finding import Finding
 from dltune.documents.plan import Plan
 from dltune.errors import UsageError
 from dltune.extensions import Command, DocumentKind, Extension
+from dltune.findings.evidence import Evidence
+from dltune.findings.rule import rule
+from dltune.frameworks.capabilities import Framework
 from dltune.machine import topology
 from dltune.planners.enforcement import Enforcement, Outcome, Run
 from dltune.planners.planner import Decision, Planner
+from dltune.planners.settings.setting import Means, Setting
 from dltune.tables import Table, columns
 from dltune.views import Context, Headline, Section, View, on_page
 
@@ -115,6 +120,41 @@ def view(waits: Waits, _: Context) -> View:
     return View([Section("threads", "Threads", body)], [Headline(2, "A thread waits.")], "Waits")
 
 
+class WaitProbe:
+    """Pretends to have observed one thread of the job."""
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+
+    def end(self, framework: Framework) -> Waits:
+        return Waits("waiting.waits/1", (Thread(f"thread of {self.root}", 2.0),))
+
+
+@rule(
+    "waiting-thread",
+    "cores",
+    summary="A thread waits.",
+    fix="Let it sleep.",
+)
+def find_waits(evidence: Evidence) -> Iterator[Finding]:
+    waits = evidence.report(Waits)
+    for thread in waits.threads if waits else ():
+        yield Finding(
+            title=f"{thread.name} waits", evidence=f"for {thread.seconds:.2f} s", fix="let it sleep"
+        )
+
+
+NICENESS = Setting(
+    name="niceness",
+    what="Set the niceness of the job.",
+    helps="Jobs that share their cores.",
+    meanings={"low": "run after others"},
+    kind="exact",
+    source="nice(1)",
+    ways=lambda _: {"low": Means(environment={"NICENESS": "10"})},
+)
+
+
 EXTENSION = Extension(
     name="waiting",
     commands={
@@ -122,6 +162,11 @@ EXTENSION = Extension(
     },
     planners={"waiting": "dltune_waiting:PLANNER"},
     documents={
-        "waiting.waits": DocumentKind("dltune_waiting:load", ("threads",), "dltune_waiting:view")
+        "waiting.waits": DocumentKind(
+            "dltune_waiting:load", ("threads",), "dltune_waiting:view", is_evidence=True
+        )
     },
+    rules=("dltune_waiting",),
+    probes=("dltune_waiting:WaitProbe",),
+    settings=("dltune_waiting:NICENESS",),
 )
