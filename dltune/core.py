@@ -81,6 +81,9 @@ EXTENSION = Extension(
             "dltune.report.kinds.bench:view",
             "dltune.compare.benches:compare_files",
         ),
+        "dltune.io": DocumentKind(
+            "dltune.documents.io:load", ("files", "strided"), "dltune.io.report.view:view"
+        ),
         "dltune.tune": DocumentKind("dltune.documents.tune:load", ("trials",)),
         "dltune.gate": DocumentKind(
             "dltune.documents.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"

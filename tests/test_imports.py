@@ -13,6 +13,29 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "dltune"
 
 
+# the folders and files of each system, until they are one folder
+SYSTEMS = {
+    "lmdb": (
+        *("io/lmdb", "io/reader", "io/follow", "io/report/experiments", "tensorflow/records"),
+        *("planners/io", "documents/sections/io", "cli/io_report", "cli/lmdb"),
+    ),
+    "memory": ("memory", "planners/memory", "documents/sections/memory"),
+    "parallelism": (
+        *("parallelism", "jax", "planners/parallelism", "documents/sections/parallelism"),
+        *("documents/operators", "documents/operator_times", "report/kinds/operators"),
+        *("report/kinds/operator_times", "report/kinds/topology", "cli/rank_speeds"),
+        *("networks/operators", "networks/folded", "networks/recurrent"),
+    ),
+    "ranks": (
+        *("horovod", "planners/allreduce", "planners/buckets", "findings/ranks"),
+        *("simulate/ranks", "documents/horovod", "documents/sections/allreduce"),
+        *("documents/sections/buckets", "cli/horovod_report", "cli/horovod_live"),
+        "planners/settings/space/ranks",
+    ),
+    "transfers": ("planners/transfers", "documents/sections/transfers"),
+}
+
+
 def drawn() -> list[str]:
     """Files and folders in the order of the drawing."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
@@ -78,6 +101,22 @@ def test_no_planner_knows_another() -> None:
         for name in imported(source):
             other = part(name, names)
             assert not (mine in rooms and other in rooms and other != mine), (path, name)
+
+
+def test_core_imports_no_system_and_no_system_another() -> None:
+    owners = {
+        folder: system for system, own in SYSTEMS.items() for folder in (*own, f"systems/{system}")
+    }
+    folders = list(owners)
+    assert all((PACKAGE / f).exists() or (PACKAGE / f"{f}.py").exists() for f in folders)
+    crossing = []
+    for source, path in SOURCES:
+        mine = owners.get(part(path, folders) or "")
+        for name in imported(source):
+            other = owners.get(part(name, folders) or "")
+            if other not in (None, mine) and path != "io":  # names the reader's public objects
+                crossing.append(f"{path} imports {name}")
+    assert crossing == []
 
 
 @pytest.mark.parametrize("door", ["plan", "run", "show", "report"])

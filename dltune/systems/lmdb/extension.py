@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.extensions import Command, DocumentKind, Extension
+from dltune.extensions import Command, Extension
 
 EXTENSION = Extension(
     name="lmdb",
@@ -13,9 +13,4 @@ EXTENSION = Extension(
         "lmdb": Command("Data", "Inspect and check an LMDB file.", "dltune.cli.lmdb:command"),
     },
     planners={"io": "dltune.planners.io.planner:PLANNER"},
-    documents={
-        "dltune.io": DocumentKind(
-            "dltune.documents.io:load", ("files", "strided"), "dltune.io.report.view:view"
-        ),
-    },
 )
