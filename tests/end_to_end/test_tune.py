@@ -45,7 +45,7 @@ def effect(found: SettingsPlan, setting: str) -> Effect:
 
 def test_what_helps_is_chosen_and_what_crashes_or_hangs_costs_its_round(tmp_path: Path) -> None:
     names = "xla,onednn_caller,onednn_primitives"
-    found = tune(tmp_path, "--only", names, "--budget", "5m", "--wait", "40", "--", *job(tmp_path))
+    found = tune(tmp_path, "--only", names, "--budget", "5m", "--wait", "60", "--", *job(tmp_path))
     out, err = found.communicate(timeout=400)
     assert found.returncode == 0, err
     made = section(tmp_path / "plan.json")
