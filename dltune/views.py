@@ -150,8 +150,8 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Context:
-    """The documents that are shown together: a plan finds its profile, and a bench its plan.
-    `top`: the number of ops to print on a terminal."""
+    """The documents of a page, so that a plan finds its profile and a bench its plan; none on a
+    terminal. `top`: the number of ops or rows to print there."""
 
     documents: Sequence[Loaded] = ()
     top: int | None = None

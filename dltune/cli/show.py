@@ -49,11 +49,22 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
 
         csv_text.write(reading.table(file, table or None), sys.stdout)
         return
+    from dltune.cli.tables import show_view
     from dltune.documents import files
     from dltune.documents import profile as document
+    from dltune.planners import plan as plans
+    from dltune.report.kinds import plan as plan_kind
+    from dltune.report.kinds import profile as profile_kind
+    from dltune.views import Context
 
+    context = Context(top=top)
     if files.schema(file).startswith("dltune.plan/"):
-        _plan(file, top, as_json)
+        # a section whose planner is not installed is reported and skipped
+        plan = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
+        if as_json:
+            print_json(plan)
+        else:
+            show_view(plan_kind.view(plan, context))
         return
     found = document.load(file)
     if as_json:
@@ -64,31 +75,5 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
 
         analysis = analyse(found)
         print_json({**report(analysis, top), "findings": apply_rules(Evidence(profile=analysis))})
-        return
-    from dltune.cli.tables import show_view
-    from dltune.report.kinds.profile import view
-    from dltune.views import Context
-
-    show_view(view(found, Context(top=top)))
-
-
-def _plan(file: Path, top: int | None, as_json: bool) -> None:
-    """A section whose planner is not here is named, and left out."""
-    from dltune.cli.tables import show_body
-    from dltune.planners import plan as plans
-    from dltune.planners.registry import planner
-
-    found = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
-    if as_json:
-        print_json(found)
-        return
-    build = found.framework
-    framework = f", {build.name} {build.version}" if build else ""
-    click.echo(f"plan for {found.cores} cores: {found.machine_name}{framework}")
-    for name, section in plans.in_order(found):
-        shown = planner(name).show(section, found, [])
-        for headline in shown.headlines:
-            click.echo(f"\n{name}: {headline.sentence}")
-        for each in shown.sections:
-            click.echo("")
-            show_body(each.body, top or 12)
+    else:
+        show_view(profile_kind.view(found, context))

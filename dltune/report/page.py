@@ -110,11 +110,12 @@ def _articles(context: Context) -> list[_Article]:
 def _section(section: Section, prefix: str) -> _Drawn | None:
     """Return a section as markup, None if it has nothing for a page."""
     identifier = f"{prefix}-{section.name}"
-    drawn = [
-        _piece(piece, prefix, identifier, number)
-        for number, piece in enumerate(section.body)
+    pieces = [
+        piece
+        for piece in section.body
         if not (isinstance(piece, Only) and piece.medium == "terminal")
     ]
+    drawn = [_piece(piece, prefix, identifier, number) for number, piece in enumerate(pieces)]
     return _Drawn(identifier, section.title, joined(drawn)) if drawn else None
 
 

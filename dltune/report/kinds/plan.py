@@ -12,22 +12,31 @@ from dltune.planners.plan import in_order
 from dltune.planners.registry import planner
 from dltune.report.pairing import bench_of, profiles_of
 from dltune.tables import Table
-from dltune.views import Context, Headline, Piece, Section, View
+from dltune.views import Context, Headline, Piece, Section, View, on_terminal
 
-ROWS = 500
+TOP = 12  # rows of a table on a terminal
+ROWS = 500  # and on a page
 
 
 def view(plan: Plan, context: Context) -> View:
     bench = bench_of(plan, context)
-    sections: list[Section] = []
+    top = context.top or TOP
+    build = f", {plan.framework.name} {plan.framework.version}" if plan.framework else ""
+    first = f"plan for {plan.cores} cores: {plan.machine_name}{build}"
+    sections = [Section("plan", "", on_terminal(first))]
     headlines: list[Headline] = []
     remarks: list[str] = []
     documents = [one.document for one in context.documents]
     for name, section in in_order(plan):
         shown = planner(name).show(section, plan, [bench] if bench else [])
         headlines += shown.headlines
+        lines = [line for one in shown.headlines for line in ("", f"{name}: {one.sentence}")]
+        sections.append(Section(name, "", on_terminal(*lines)))
         for part in shown.sections:
-            sections.append(Section(f"{name}-{part.name}", part.title, list(_limited(part))))
+            body = [*on_terminal(""), *_limited(part, top)]
+            sections.append(Section(f"{name}-{part.name}", part.title, body))
+        if not documents:  # on a terminal
+            continue
         try:
             schedule = planner(name).schedule(section, plan, documents)
         except DltuneError as error:
@@ -51,6 +60,8 @@ def view(plan: Plan, context: Context) -> View:
     )
 
 
-def _limited(section: Section) -> Iterator[Piece]:
-    for piece in section.body:
-        yield replace(piece, most_on_page=ROWS) if isinstance(piece, Table) else piece
+def _limited(section: Section, top: int) -> Iterator[Piece]:
+    for number, piece in enumerate(section.body):
+        if isinstance(piece, Table):
+            piece = replace(piece, most=top, most_on_page=ROWS, gap=number > 0)
+        yield piece
