@@ -8,6 +8,7 @@ that is imported before it is used, so a package that is broken affects only its
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import pkgutil
@@ -186,5 +187,6 @@ def _entry_points() -> set[tuple[str, EntryPoint]]:
 
 def _registering() -> Iterator[bool]:
     for folder in sys.path:
-        for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
-            yield f"[{GROUP}]" in file.read_text(errors="replace")
+        with contextlib.suppress(OSError):  # a folder that this user cannot read
+            for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
+                yield f"[{GROUP}]" in file.read_text(errors="replace")
