@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import pkgutil
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dltune.errors import UsageError
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 GROUP = "dltune.extensions"
 SYSTEMS = Path(__file__).parent / "systems"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its group in `dltune --help`, its line there, and the click command."""
 
     group: str
@@ -36,8 +37,7 @@ class Command:
     target: str
 
 
-@dataclass(frozen=True)
-class DocumentKind:
+class DocumentKind(NamedTuple):
     """A kind of document. `load`: the function that reads and checks a file. `main`: the table that
     `show --csv` prints by default, the first of these that has rows. `view`: the function that
     returns a document's `View`, from the document and a `Context`; empty: the page cannot show it.
@@ -82,8 +82,7 @@ class Hook:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Extension:
+class Extension(NamedTuple):
     """What one package adds.
 
     - `commands`: by name.
@@ -97,11 +96,11 @@ class Extension:
     """
 
     name: str
-    commands: Mapping[str, Command] = field(default_factory=dict)
-    planners: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, Command] = _NOTHING
+    planners: Mapping[str, str] = _NOTHING
     rules: tuple[str, ...] = ()
-    documents: Mapping[str, DocumentKind] = field(default_factory=dict)
-    measurements: Mapping[str, str] = field(default_factory=dict)
+    documents: Mapping[str, DocumentKind] = _NOTHING
+    measurements: Mapping[str, str] = _NOTHING
     probes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
@@ -116,7 +115,7 @@ def load(target: str) -> Any:
 @functools.cache
 def own() -> tuple[Extension, ...]:
     """Return dltune's core and its systems."""
-    systems = sorted(module.name for module in pkgutil.iter_modules([str(SYSTEMS)]))
+    systems = sorted(path.parent.name for path in SYSTEMS.glob("*/extension.py"))
     modules = ["dltune.core", *(f"dltune.systems.{name}.extension" for name in systems)]
     return tuple(load(f"{module}:EXTENSION") for module in modules)
 
@@ -187,6 +186,14 @@ def _entry_points() -> set[tuple[str, EntryPoint]]:
 
 def _registering() -> Iterator[bool]:
     for folder in sys.path:
-        with contextlib.suppress(OSError):  # a folder that this user cannot read
-            for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
-                yield f"[{GROUP}]" in file.read_text(errors="replace")
+        with contextlib.suppress(OSError):  # it does not exist, or this user cannot read it
+            for entry in os.scandir(folder or "."):
+                if entry.name.endswith("-info"):
+                    yield _registers(Path(entry.path, "entry_points.txt"))
+
+
+def _registers(file: Path) -> bool:
+    try:
+        return f"[{GROUP}]" in file.read_text(errors="replace")
+    except OSError:  # most packages have none
+        return False

@@ -90,7 +90,8 @@ def _smaller(observation: Observation, main: Process) -> str:
 
 def _fewer_threads(observation: Observation, main: Process) -> tuple[Choice, ...]:
     free = _free_cpus(observation)
-    if main.intra is None or main.intra <= free:
+    # where all CPUs are about free, other rules decide about threads
+    if main.intra is None or main.intra <= free or free >= thread_limit(observation):
         return ()
     return (Choice("threads", default_threads(free, main.inter)),)
 
