@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from dltune.job import messages
-from dltune.job.record import Record
+if TYPE_CHECKING:
+    from dltune.job import messages
+    from dltune.job.record import Record
 
 
 class Observer:
