@@ -185,15 +185,17 @@ def _entry_points() -> set[tuple[str, EntryPoint]]:
 
 
 def _registering() -> Iterator[bool]:
+    """Yield for each installed package whether it registers an extension."""
     for folder in sys.path:
         with contextlib.suppress(OSError):  # it does not exist, or this user cannot read it
             for entry in os.scandir(folder or "."):
                 if entry.name.endswith("-info"):
-                    yield _registers(Path(entry.path, "entry_points.txt"))
+                    yield _registers(f"{entry.path}/entry_points.txt")
 
 
-def _registers(file: Path) -> bool:
+def _registers(file: str) -> bool:
     try:
-        return f"[{GROUP}]" in file.read_text(errors="replace")
+        with open(file, "rb") as text:
+            return b"[dltune.extensions]" in text.read()
     except OSError:  # most packages have none
         return False
