@@ -196,6 +196,6 @@ def _registering() -> Iterator[bool]:
 def _registers(file: str) -> bool:
     try:
         with open(file, "rb") as text:
-            return b"[dltune.extensions]" in text.read()
+            return f"[{GROUP}]".encode() in text.read()
     except OSError:  # most packages have none
         return False
