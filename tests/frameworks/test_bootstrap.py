@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import answering_socket
 import msgspec
 import pytest
 
@@ -29,29 +27,8 @@ INJECT = PACKAGE / "tensorflow" / "inject"
 @pytest.fixture
 def listening(tmp_path) -> Iterator[tuple[str, list[dict]]]:
     """A socket on which every message is heard and answered with {}."""
-    path, heard = str(tmp_path / "socket"), []
-    (tmp_path / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen()
-
-    def serve() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                line = connection.makefile("rb").readline()
-                if not line:
-                    return
-                heard.append(json.loads(line))
-                connection.sendall(b"{}\n")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield path, heard
-    with socket.socket(socket.AF_UNIX) as last:
-        last.connect(path)
-    thread.join()
-    listener.close()
+    with answering_socket.listening(tmp_path, [{}]) as path_and_messages:
+        yield path_and_messages
 
 
 def python(code: str, *paths: Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-import msgspec
+import answering_socket
 import pytest
 
-from dltune import extensions
 from dltune.job.launch import BOOTSTRAP
 
 INJECT = BOOTSTRAP.parent.parent / "horovod" / "inject"
@@ -65,24 +61,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
         "from horovod.common.basics import HorovodBasics\n"
         "basics = HorovodBasics()\ninit = basics.init\n"
     )
-    path, heard, answers = str(tmp_path / "socket"), [], [{}]
-    (tmp_path / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen()
-
-    def serve() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                line = connection.makefile("rb").readline()
-                if not line:
-                    return
-                heard.append(json.loads(line))
-                connection.sendall(json.dumps(answers[0]).encode() + b"\n")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
+    answers: list[dict] = [{}]
 
     def run(
         code: str, answer: dict, **env: str
@@ -97,11 +76,8 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
         )
         return done, heard
 
-    yield run
-    with socket.socket(socket.AF_UNIX) as last:
-        last.connect(path)
-    thread.join()
-    listener.close()
+    with answering_socket.listening(tmp_path, answers) as (path, heard):
+        yield run
 
 
 def test_the_background_thread_is_born_on_its_cores_and_told(rank: Rank) -> None:
