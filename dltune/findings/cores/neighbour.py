@@ -41,16 +41,23 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             if names
             else "they are small, or not visible from inside this container"
         )
+        # threads that wait for each other at the end of each op lose the most beside others
+        free = _fewer_threads(observation, main)
+        advice = (
+            f"{advise_intra_op(main.framework, free)}, for the CPUs that are free"
+            if free
+            else "give the job fewer threads"
+        )
         yield Finding(
             title=f"other processes use {host.others:.1f} of the job's {cores} CPUs",
             evidence=f"{which}; the job's threads were ready but had no CPU for {main.waited:.0%} "
             "of the CPU time they needed",
             fix="stop these processes, bind them to other CPUs (taskset), or run them on another "
-            f"machine; if they must stay, {_smaller(observation, main)}",
+            f"machine; if they must stay, {advice}",
             share=share,
             gain=Gain(0.0, share),
             confidence="measured",
-            apply=_fewer_threads(observation, main),
+            apply=(Choice("threads", default_threads(free, main.inter)),) if free else (),
             try_next=("threads",),
         )
     stolen = host.stolen / host.online
@@ -74,35 +81,29 @@ def neighbour_wait(observation: Observation) -> float:
     return main.waited if main and _share(observation, main) >= SHARE else 0.0
 
 
-def _free_cpus(observation: Observation) -> int:
-    """Return the number of the job's CPUs that other processes leave free, at least one."""
-    return max(1, round(thread_limit(observation) - observation.host.others))
+def _lost_cpus(observation: Observation) -> float:
+    """Return how many of the CPUs due to the job other processes use. A CPU beyond the quota is no
+    loss."""
+    return max(0.0, observation.host.others - (observation.cores - _due_cpus(observation)))
 
 
-def _smaller(observation: Observation, main: Process) -> str:
-    """Return the advice for a job that has to share its CPUs. Threads that wait for each other at
-    the end of each op lose the most there."""
-    free = _free_cpus(observation)
-    if not _fewer_threads(observation, main):
-        return "give the job fewer threads"
-    return f"{advise_intra_op(main.framework, free)}, for the CPUs that are free"
+def _due_cpus(observation: Observation) -> float:
+    return min(observation.cores, observation.host.quota or observation.cores)
 
 
-def _fewer_threads(observation: Observation, main: Process) -> tuple[Choice, ...]:
-    free = _free_cpus(observation)
-    # where all CPUs are about free, other rules decide about threads
-    if main.intra is None or main.intra <= free or free >= thread_limit(observation):
-        return ()
-    return (Choice("threads", default_threads(free, main.inter)),)
+def _fewer_threads(observation: Observation, main: Process) -> int | None:
+    """Return the number of CPUs that other processes leave free if ops use more threads; None where
+    all CPUs are about free, because other rules decide about threads there."""
+    limit = thread_limit(observation)
+    free = max(1, round(limit - _lost_cpus(observation)))
+    return free if free < limit and (main.intra or 0) > free else None
 
 
 def _share(observation: Observation, main: Process) -> float:
     """Return the share of the job's CPU time that other processes took: at most the share for
-    which it waited, if that is known. A core beyond the quota is no loss."""
+    which it waited, if that is known."""
     waited = main.waited if main.queued is not None else 1.0
-    cores, quota = observation.cores, observation.host.quota
-    due = min(cores, quota or cores)
-    return min(max(0.0, observation.host.others - (cores - due)) / due, waited)
+    return min(_lost_cpus(observation) / _due_cpus(observation), waited)
 
 
 def _short(command: str) -> str:
