@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from dltune.cli import doctor
+from dltune.cli import cli, doctor
 from dltune.documents import roofs
 from dltune.errors import UsageError
 from dltune.machine.checks import Check
@@ -32,7 +32,7 @@ def found(monkeypatch):
 
 
 def run(*arguments: str):
-    return CliRunner().invoke(doctor.command, arguments)
+    return CliRunner().invoke(cli, ["doctor", *arguments])
 
 
 def test_plain_lines_are_aligned_and_the_remedy_stands_below(found):

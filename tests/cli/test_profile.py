@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from synthetic import machine, node, op, profile
 
 from dltune.cli import cli, interrupts
-from dltune.cli.profile import command, show_profile
+from dltune.cli.profile import show_profile
 from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
 from dltune.documents.profile import Memory
@@ -190,7 +190,7 @@ def test_a_trace_of_pytorch(tmp_path: Path) -> None:
     """As it is read, shown and drawn; nothing can be planned from it."""
     trace, made = tmp_path / "trace.json", tmp_path / "p.json"
     trace.write_text(json.dumps(kineto_trace.trace(kineto_trace.steps())))
-    done = CliRunner().invoke(command, ["--from", str(trace), "-o", str(made), "--top", "3"])
+    done = CliRunner().invoke(cli, ["profile", "--from", str(trace), "-o", str(made), "--top", "3"])
     assert done.exit_code == 0, done.output
     assert "1.5 ms" in done.output
     assert "PyTorch, threads as found: intra-op" in done.output
@@ -207,5 +207,7 @@ def test_a_trace_of_pytorch(tmp_path: Path) -> None:
     assert "aten::conv2d" in page.read_text()
     with pytest.raises(UsageError, match="--from reads a finished measurement"):
         CliRunner().invoke(
-            command, ["--from", str(trace), "--", "python", "x.py"], catch_exceptions=False
+            cli,
+            ["profile", "--from", str(trace), "--", "python", "x.py"],
+            catch_exceptions=False,
         )

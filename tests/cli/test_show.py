@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from keyed import keyed
 from synthetic import machine, node, profile
 
-from dltune.cli.show import command
+from dltune.cli import cli
 from dltune.documents.profile import Counters, Line, Part, Ratio, Total
 from dltune.errors import UsageError
 
@@ -49,7 +49,7 @@ def show(tmp_path):
     def shown(document, *options):
         path = tmp_path / "profile.json"
         path.write_bytes(msgspec.json.encode(document))
-        result = CliRunner().invoke(command, [str(path), *options], catch_exceptions=False)
+        result = CliRunner().invoke(cli, ["show", str(path), *options], catch_exceptions=False)
         assert result.exit_code == 0
         return result.stdout
 
@@ -213,7 +213,9 @@ def test_csv_of_a_table_that_is_not_there(written):
 
 
 def invoke(*arguments):
-    result = CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
+    result = CliRunner().invoke(
+        cli, ["show", *arguments], catch_exceptions=False, standalone_mode=False
+    )
     if result.exception:
         raise result.exception
     return result.stdout

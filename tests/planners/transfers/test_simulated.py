@@ -11,7 +11,7 @@ import synthetic
 from click.testing import CliRunner
 from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 
-from dltune.cli.plan import command
+from dltune.cli import cli
 from dltune.documents import files
 from dltune.documents.profile import Node, Partner, Tensor
 from dltune.errors import UsageError
@@ -108,13 +108,13 @@ def test_the_command(tmp_path: Path):
     source = tmp_path / "profile.json"
     with files.claim(source, overwrite=False) as file:
         file.write(profile(first_figure(), 1.0, 1.0))
-    asked = ["transfers", str(source), "--simulate", "--overwrite"]
-    told = CliRunner().invoke(command, asked, catch_exceptions=False)
+    asked = ["plan", "transfers", str(source), "--simulate", "--overwrite"]
+    told = CliRunner().invoke(cli, asked, catch_exceptions=False)
     assert "each task with 0.00839 Gbit/s in each direction" in told.stdout
     assert "gain of improved with 1 worker and 1 server" in told.stdout
-    told = CliRunner().invoke(command, [*asked, "--json"], catch_exceptions=False)
+    told = CliRunner().invoke(cli, [*asked, "--json"], catch_exceptions=False)
     whole = json.loads(told.stdout)
     assert whole["order"] == "improved"
     assert len(whole["simulated"]["sizes"]) == len(WORKERS) * len(SERVERS)
-    told = CliRunner().invoke(command, [*asked[:2], "--overwrite", "--json"])
+    told = CliRunner().invoke(cli, [*asked[:3], "--overwrite", "--json"])
     assert "simulated" not in json.loads(told.stdout)
