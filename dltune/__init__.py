@@ -16,12 +16,12 @@ __all__ = ["__version__", "apply", "frame"]
 def apply(plan: str) -> None:
     """Enforce the plan file `plan` in this process, as `dltune run --plan` would from outside.
 
-    Call it before TensorFlow's first op. Raises `dltune.errors.UsageError` when the plan does not
-    fit, or when TensorFlow has made its devices already (a plan would then do nothing).
+    Call it before TensorFlow's first op. Raises `dltune.base.errors.UsageError` when the plan
+    does not fit, or when TensorFlow has made its devices already (a plan would then do nothing).
     """
     from pathlib import Path
 
-    from dltune.run.here import apply as apply_here
+    from dltune.plan.run.here import apply as apply_here
 
     apply_here(Path(plan))
 
@@ -31,11 +31,11 @@ def frame(path: str | os.PathLike[str], table: str | None = None) -> pandas.Data
     without a name the main one of its kind. Times are seconds, sizes bytes.
 
     Tables and columns are named after the document's fields (docs/explanation/formats.md). Raises
-    `dltune.errors.UsageError` where the file is no document or has faults, for a table that it has
-    not (the message names those that it has), and where pandas is not installed.
+    `dltune.base.errors.UsageError` if the file is no document or has faults, if it has no such
+    table (the message names those that it has), and if pandas is not installed.
     """
     from pathlib import Path
 
-    from dltune.frames import frame, reading
+    from dltune.report.frames import frame, reading
 
     return frame.frame(reading.table(Path(path), table))

@@ -10,13 +10,13 @@ START, MEASURE, DECIDE = "Start here", "Measure", "Decide"
 READ, KEEP = "Read", "Keep it fast"
 
 
-_PACKAGE = Path(__file__).parent
+_FRAMEWORKS = Path(__file__).parent / "frameworks"
 # a script that imports Keras alone may use it on another framework
 _KERAS = ("tensorflow", "keras", "tf_keras")
 
 
 def _hook(framework: str, module: str, *packages: str, settings: tuple[str, ...] = ()) -> Hook:
-    return Hook(module, (str(_PACKAGE / framework / "inject"),), packages, settings)
+    return Hook(module, (str(_FRAMEWORKS / framework / "inject"),), packages, settings)
 
 
 def _command(group: str, name: str, summary: str) -> Command:
@@ -44,8 +44,8 @@ EXTENSION = Extension(
         "gate": _command(KEEP, "gate", "Fail a build when a command has become slower."),
     },
     planners={
-        "threads": "dltune.planners.threads.planner:PLANNER",
-        "settings": "dltune.planners.settings.planner:PLANNER",
+        "threads": "dltune.plan.threads.planner:PLANNER",
+        "settings": "dltune.plan.settings.planner:PLANNER",
     },
     rules=(
         "dltune.findings.memory",
@@ -56,13 +56,13 @@ EXTENSION = Extension(
     ),
     documents={
         "dltune.profile": DocumentKind(
-            "dltune.documents.profile:load",
+            "dltune.schemas.profile:load",
             ("ops",),
             "dltune.report.kinds.profile:view",
             "dltune.compare.profiles:compare_files",
         ),
         "dltune.plan": DocumentKind(
-            "dltune.planners.plan:load",
+            "dltune.plan.plan:load",
             # the last for a plan whose sections list nothing, such as one of memory
             (
                 "threads.ops",
@@ -76,50 +76,50 @@ EXTENSION = Extension(
             "dltune.report.kinds.plan:view",
         ),
         "dltune.bench": DocumentKind(
-            "dltune.documents.bench:load",
+            "dltune.schemas.bench:load",
             ("settings",),
             "dltune.report.kinds.bench:view",
             "dltune.compare.benches:compare_files",
         ),
         "dltune.io": DocumentKind(
-            "dltune.documents.io:load", ("files", "strided"), "dltune.io.report.view:view"
+            "dltune.schemas.io:load", ("files", "strided"), "dltune.watch.files.view:view"
         ),
-        "dltune.tune": DocumentKind("dltune.documents.tune:load", ("trials",)),
+        "dltune.tune": DocumentKind("dltune.schemas.tune:load", ("trials",)),
         "dltune.gate": DocumentKind(
-            "dltune.documents.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"
+            "dltune.schemas.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"
         ),
-        "dltune.gate-baseline": DocumentKind("dltune.documents.gate:load_baseline", ("measured",)),
+        "dltune.gate-baseline": DocumentKind("dltune.schemas.gate:load_baseline", ("measured",)),
         "dltune.gate-history": DocumentKind("dltune.gate.history:load", ("points",)),
-        "dltune.graph": DocumentKind("dltune.documents.graph:load", ("nodes",)),
-        "dltune.machine": DocumentKind("dltune.documents.machine:load", ("cores",)),
+        "dltune.graph": DocumentKind("dltune.schemas.graph:load", ("nodes",)),
+        "dltune.machine": DocumentKind("dltune.schemas.machine:load", ("cores",)),
         "dltune.diagnosis": DocumentKind(
-            "dltune.documents.diagnosis:load", ("findings",), "dltune.report.kinds.diagnosis:view"
+            "dltune.schemas.diagnosis:load", ("findings",), "dltune.report.kinds.diagnosis:view"
         ),
-        "dltune.roofs": DocumentKind("dltune.documents.roofs:load", ("peaks",)),
+        "dltune.roofs": DocumentKind("dltune.schemas.roofs:load", ("peaks",)),
     },
     settings=(
-        "dltune.planners.settings.space.training:BATCH_NORM",
-        "dltune.planners.settings.space.kernels:FUSED_OPTIMIZER",
-        "dltune.planners.settings.space.kernels:CHANNELS_LAST",
-        "dltune.planners.settings.space.threads:THREADS",
-        "dltune.planners.settings.space.kernels:ONEDNN_PRIMITIVES",
-        "dltune.planners.settings.space.kernels:ONEDNN",
-        "dltune.planners.settings.space.allocator:ALLOCATOR",
-        "dltune.planners.settings.space.openmp:OPENMP",
-        "dltune.planners.settings.space.openmp:OPENMP_WAIT",
-        "dltune.planners.settings.space.pipeline:INPUT_WORKERS",
-        "dltune.planners.settings.space.pipeline:INPUT_PREFETCH",
-        "dltune.planners.settings.space.pipeline:INPUT_THREADS",
-        "dltune.planners.settings.space.training:STEPS_PER_EXECUTION",
-        "dltune.planners.settings.space.threads:AFFINITY",
-        "dltune.planners.settings.space.kernels:ONEDNN_CALLER",
-        "dltune.planners.settings.space.kernels:XLA",
-        "dltune.planners.settings.space.kernels:JIT_COMPILE",
-        "dltune.planners.settings.space.kernels:DENORMALS",
-        "dltune.planners.settings.space.kernels:ONEDNN_MATH",
-        "dltune.planners.settings.space.kernels:FLOAT32_PRECISION",
-        "dltune.planners.settings.space.training:PRECISION",
-        "dltune.planners.settings.space.pipeline:INPUT_ORDER",
+        "dltune.plan.settings.space.training:BATCH_NORM",
+        "dltune.plan.settings.space.kernels:FUSED_OPTIMIZER",
+        "dltune.plan.settings.space.kernels:CHANNELS_LAST",
+        "dltune.plan.settings.space.threads:THREADS",
+        "dltune.plan.settings.space.kernels:ONEDNN_PRIMITIVES",
+        "dltune.plan.settings.space.kernels:ONEDNN",
+        "dltune.plan.settings.space.allocator:ALLOCATOR",
+        "dltune.plan.settings.space.openmp:OPENMP",
+        "dltune.plan.settings.space.openmp:OPENMP_WAIT",
+        "dltune.plan.settings.space.pipeline:INPUT_WORKERS",
+        "dltune.plan.settings.space.pipeline:INPUT_PREFETCH",
+        "dltune.plan.settings.space.pipeline:INPUT_THREADS",
+        "dltune.plan.settings.space.training:STEPS_PER_EXECUTION",
+        "dltune.plan.settings.space.threads:AFFINITY",
+        "dltune.plan.settings.space.kernels:ONEDNN_CALLER",
+        "dltune.plan.settings.space.kernels:XLA",
+        "dltune.plan.settings.space.kernels:JIT_COMPILE",
+        "dltune.plan.settings.space.kernels:DENORMALS",
+        "dltune.plan.settings.space.kernels:ONEDNN_MATH",
+        "dltune.plan.settings.space.kernels:FLOAT32_PRECISION",
+        "dltune.plan.settings.space.training:PRECISION",
+        "dltune.plan.settings.space.pipeline:INPUT_ORDER",
     ),
     hooks=(
         _hook("tensorflow", "_dltune_tensorflow", "tensorflow"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -10,8 +10,16 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from dltune.documents.finding import Finding
-from dltune.tables import Course, Drawn, Key, Ratios, Shares, Table, Tiles
+from dltune.base.tables import (
+    Course,
+    Drawn,
+    Key,
+    Ratios,
+    Shares,
+    Table,
+    Tiles,
+)
+from dltune.schemas.finding import Finding
 
 S = TypeVar("S", bound=msgspec.Struct)
 

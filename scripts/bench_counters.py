@@ -21,9 +21,9 @@ from in_turns import FIRST, SECOND, executions
 from dltune.job.messages import Execution
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record, span
-from dltune.machine import topology
-from dltune.machine.perf import presets
 from dltune.stats.signs import paired_ratio
+from dltune.system import topology
+from dltune.system.perf import presets
 
 BARE, COUNTED = FIRST, SECOND
 HEAVY = 100e-6  # seconds

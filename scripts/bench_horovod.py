@@ -28,8 +28,12 @@ from statistics import median
 import msgspec
 import psutil
 
-from dltune.documents.plan import Plan
-from dltune.documents.sections.allreduce import (
+from dltune.plan import plan as plans
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.threads import Uniform
+from dltune.stats.signs import paired_ratio
+from dltune.system import topology
+from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,
     Bin,
     Controller,
@@ -38,11 +42,7 @@ from dltune.documents.sections.allreduce import (
     RankCores,
     Sleeps,
 )
-from dltune.documents.sections.threads import Uniform
-from dltune.machine import topology
-from dltune.planners import plan as plans
-from dltune.planners.allreduce.waiting import REST, SLEEPS
-from dltune.stats.signs import paired_ratio
+from dltune.systems.ranks.allreduce.waiting import REST, SLEEPS
 
 TRAIN = Path(__file__).with_name("train_horovod.py")
 BIN = Path(sys.executable).parent

@@ -41,31 +41,31 @@ print(time.perf_counter() - began, read_bytes() - before, count)
 """
 WAYS = {
     "scan": (
-        "from dltune.io.lmdb import lmdb_binding\n"
-        "from dltune.io.lmdb.datafile import opened\n"
-        "from dltune.io.lmdb.scan import scan\n"
+        "from dltune.systems.lmdb.format import lmdb_binding\n"
+        "from dltune.systems.lmdb.format.datafile import opened\n"
+        "from dltune.systems.lmdb.format.scan import scan\n"
         "import numpy\n"
         "lmdb_binding.load()",
         "with opened(folder) as data:\n    count = scan(data, None)[0].arrays['sizes'].size",
     ),
     "index": (
-        "from dltune.io.lmdb import lmdb_binding\n"
-        "from dltune.io.lmdb.index import Index\n"
+        "from dltune.systems.lmdb.format import lmdb_binding\n"
+        "from dltune.systems.lmdb.format.index import Index\n"
         "import numpy\n"
         "lmdb_binding.load()\n"
         "(folder / 'data.mdb.dltune-index').unlink(missing_ok=True)",
         "count = len(Index.open(folder))",
     ),
     "index, keys": (
-        "from dltune.io.lmdb import lmdb_binding\n"
-        "from dltune.io.lmdb.index import Index\n"
+        "from dltune.systems.lmdb.format import lmdb_binding\n"
+        "from dltune.systems.lmdb.format.index import Index\n"
         "import numpy\n"
         "lmdb_binding.load()\n"
         "(folder / 'data.mdb.dltune-index').unlink(missing_ok=True)",
         "count = len(list(Index.open(folder).keys()))",
     ),
     "kept index, keys": (
-        "from dltune.io.lmdb.index import Index\nimport numpy",
+        "from dltune.systems.lmdb.format.index import Index\nimport numpy",
         "count = len(list(Index.open(folder).keys()))",
     ),
     "py-lmdb": (

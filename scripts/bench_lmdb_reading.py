@@ -36,9 +36,9 @@ from pathlib import Path
 from bench_lmdb import drop, warm
 from slow_store import Store, mounted
 
-from dltune.io.lmdb.index import Index
-from dltune.io.report.cached import cached
 from dltune.stats.samples import relative_spread
+from dltune.systems.lmdb.format.index import Index
+from dltune.watch.files.cached import cached
 
 LARGE, SMALL = 192 * 1024, 3 * 1024
 RECORDS = {LARGE: 6000, SMALL: 200_000}
@@ -75,7 +75,7 @@ if way in ("readahead", "no readahead", "hints"):
     import lmdb
     from dltune.io import ReadAhead
     import numpy
-    from dltune.io.reader import fetch_binding
+    from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()
     env = lmdb.open(path, readonly=True, lock=False, readahead=way == "readahead")
     if way == "hints":
@@ -83,7 +83,7 @@ if way in ("readahead", "no readahead", "hints"):
 else:
     from dltune.io import Options, Reader
     import numpy
-    from dltune.io.reader import fetch_binding
+    from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()
     with Reader(told["tiny"], batch=1, options=Options(node=False)) as reader:
         next(reader)  # what is imported at first use
@@ -215,7 +215,7 @@ def training(folder: Path, store: Store, rounds: int) -> list[dict]:
     """A residual network that reads shuffled examples from the store, seconds for its steps."""
     import lmdb
 
-    job = Path(__file__).parent.parent / "tests" / "jobs" / "lmdb_resnet.py"
+    job = Path(__file__).parents[1] / "tests" / "jobs" / "lmdb_resnet.py"
     beneath = folder / "reading-examples"
     if not beneath.exists():
         unfinished = folder / ".reading-examples"

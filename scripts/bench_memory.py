@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 from memory_rivals import Blocks, checkmate, checkmate_rounded, contracted, ordered, rotor
 
-from dltune.documents import profile as documents
-from dltune.graph.csr import CSR
-from dltune.graph.liveness import peak
-from dltune.graph.step_graph import StepGraph, Tensors
-from dltune.memory.exact import exact
-from dltune.memory.layered import layer_step
-from dltune.memory.measured import MeasuredStep, measured
-from dltune.memory.schedule import Step, levels, lives
-from dltune.memory.selection import BudgetTooSmall, Selection, select
-from dltune.networks import cudnn
-from dltune.networks.layer import Network
+from dltune.schemas import profile as documents
+from dltune.simulate.graph.csr import CSR
+from dltune.simulate.graph.liveness import peak
+from dltune.simulate.graph.step_graph import StepGraph, Tensors
+from dltune.simulate.networks.layer import Network
+from dltune.systems.memory.model.exact import exact
+from dltune.systems.memory.model.layered import layer_step
+from dltune.systems.memory.model.measured import MeasuredStep, measured
+from dltune.systems.memory.model.schedule import Step, levels, lives
+from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, select
+from dltune.systems.memory.networks import cudnn
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.16)  # of the step's peak, as budgets
 STAGES = 40  # of a chain, at most

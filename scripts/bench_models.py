@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dltune.documents import bench as documents
-from dltune.documents.bench import Bench, Setting
+from dltune.schemas import bench as documents
+from dltune.schemas.bench import Bench, Setting
 
 SCRIPTS = Path(__file__).resolve().parent
 MODELS = ("resnet50", "dcgan", "inception_v3", "alexnet")

@@ -19,8 +19,8 @@ from in_turns import FIRST, SECOND, executions
 
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
-from dltune.machine import topology
 from dltune.stats.signs import paired_ratio
+from dltune.system import topology
 
 PLAIN, DEARER = FIRST, SECOND
 

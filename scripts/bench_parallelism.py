@@ -25,15 +25,15 @@ import functools
 import statistics
 import time
 
-from dltune.networks.operators import NETWORKS
-from dltune.parallelism import baselines, dynamic
-from dltune.parallelism.clusters import CLUSTERS
-from dltune.parallelism.configurations import soap
-from dltune.parallelism.costs import roofline
-from dltune.parallelism.engine import METHODS, Chain, Engine
-from dltune.parallelism.problem import Problem, problem
-from dltune.parallelism.search import search
-from dltune.parallelism.workers import Here
+from dltune.systems.parallelism.model import baselines, dynamic
+from dltune.systems.parallelism.model.clusters import CLUSTERS
+from dltune.systems.parallelism.model.configurations import soap
+from dltune.systems.parallelism.model.costs import roofline
+from dltune.systems.parallelism.model.engine import METHODS, Chain, Engine
+from dltune.systems.parallelism.model.problem import Problem, problem
+from dltune.systems.parallelism.model.search import search
+from dltune.systems.parallelism.model.workers import Here
+from dltune.systems.parallelism.networks.operators import NETWORKS
 
 TABLE_4 = {
     "AlexNet": (0.04, 0.13, 0.48, 1.8, 5.9),

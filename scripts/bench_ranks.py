@@ -17,16 +17,16 @@ import time
 from pathlib import Path
 from statistics import median
 
-from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
-from dltune.documents.sections.threads import Threads
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Plugin, Python, Waiting
 from dltune.job.orders import Orders, machine_lines, uniform_line
-from dltune.machine import ranks, topology
-from dltune.planners import plan as plans
-from dltune.planners.threads.fitted import fit
+from dltune.plan import plan as plans
+from dltune.plan.threads.fitted import fit
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.threads import Threads
 from dltune.stats.signs import paired_ratio
+from dltune.system import ranks, topology
 
 RANKS = 2
 

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.analysis.below_roof import allowed
-from dltune.machine import topology
-from dltune.machine.roofs import kept
-from dltune.machine.roofs.levels import Level, levels, room
-from dltune.machine.roofs.measure import Case
-from dltune.machine.roofs.roofs_binding import Memory, peak
+from dltune.system import topology
+from dltune.system.roofs import kept
+from dltune.system.roofs.levels import Level, levels, room
+from dltune.system.roofs.measure import Case
+from dltune.system.roofs.roofs_binding import Memory, peak
 
 SECONDS = 4e-3  # of a turn, about
 BEFORE = -15  # of the priorities, others have 0

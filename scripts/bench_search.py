@@ -26,7 +26,7 @@ from pathlib import Path
 from search_rivals import RIVALS, BudgetSpent, Measuring
 from settings_table import Batch, Replayed, Table, load
 
-from dltune.planners.settings.effects import in_words as named
+from dltune.plan.settings.effects import in_words as named
 from dltune.tune import verdict
 from dltune.tune.search import BudgetTooSmallError, Search
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from dltune.documents.sections.allreduce import Sleeps
-from dltune.horovod.preload import interposer
 from dltune.stats.signs import paired_ratio
+from dltune.systems.ranks.allreduce.section import Sleeps
+from dltune.systems.ranks.horovod.preload import interposer
 
 RANKS = 2
 WARM_STEPS = 8

@@ -47,27 +47,27 @@ from core_quotas import core_quotas
 from namespaces import namespaces
 from strategies_networks import NETWORKS
 
-from dltune.documents.files import digest
-from dltune.documents.operators import Operators
-from dltune.documents.sections.parallelism import Parallelism
-from dltune.documents.topology import Kind
-from dltune.jax import links
-from dltune.jax.links import Speeds
-from dltune.jax.measured import Measured, costs
-from dltune.jax.operator_times import Times
-from dltune.jax.operators import Request
-from dltune.machine import topology
-from dltune.parallelism import baselines
-from dltune.parallelism.configurations import Configuration, mesh
-from dltune.parallelism.engine import Engine
-from dltune.parallelism.problem import Problem, Strategy, problem
-from dltune.parallelism.search import search
-from dltune.parallelism.workers import Here
-from dltune.planners.parallelism.emit import jax_file
-from dltune.planners.parallelism.written import written
-from dltune.planners.plan import bare
+from dltune.base.files import digest
+from dltune.plan.plan import bare
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
+from dltune.system import topology
+from dltune.systems.parallelism.emit import jax_file
+from dltune.systems.parallelism.jax import links
+from dltune.systems.parallelism.jax.links import Speeds
+from dltune.systems.parallelism.jax.measured import Measured, costs
+from dltune.systems.parallelism.jax.operator_times import Times
+from dltune.systems.parallelism.jax.operators import Request
+from dltune.systems.parallelism.model import baselines
+from dltune.systems.parallelism.model.configurations import Configuration, mesh
+from dltune.systems.parallelism.model.engine import Engine
+from dltune.systems.parallelism.model.problem import Problem, Strategy, problem
+from dltune.systems.parallelism.model.search import search
+from dltune.systems.parallelism.model.workers import Here
+from dltune.systems.parallelism.schemas.operators import Operators
+from dltune.systems.parallelism.schemas.strategy import Parallelism
+from dltune.systems.parallelism.schemas.topology import Kind
+from dltune.systems.parallelism.written import written
 
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
 RATES = {"100mbit": "16kb", "400mbit": "32kb"}

@@ -39,9 +39,9 @@ from symptoms import Setting, Symptom, healthy, symptoms, true_of
 from symptoms.circumstances import Place, arranged, favour
 from symptoms.speed import Speed, ended, in_turns, speed
 
-from dltune.machine import cpuinfo
-from dltune.observe.watch import JobWatch
 from dltune.stats.signs import paired_ratio
+from dltune.system import cpuinfo
+from dltune.watch.watch import JobWatch
 
 ROOT = Path(__file__).parent.parent
 DLTUNE = (sys.executable, "-m", "dltune")

@@ -18,11 +18,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from dltune.documents import bench as benches
-from dltune.documents.bench import Bench
-from dltune.machine import topology
+from dltune.schemas import bench as benches
+from dltune.schemas.bench import Bench
 from dltune.stats.interval import Interval
 from dltune.stats.signs import paired_ratio
+from dltune.system import topology
 
 PROGRAMS = Path(__file__).parent / "programs"
 TORCH = "2.13.0+cpu"

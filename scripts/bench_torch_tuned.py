@@ -24,8 +24,8 @@ from statistics import median
 
 from bench_torch_programs import DLTUNE, PROGRAMS, called, command, environment
 
-from dltune.documents.sections.settings import Measured, SettingsPlan
-from dltune.planners.plan import load
+from dltune.plan.plan import load
+from dltune.schemas.sections.settings import Measured, SettingsPlan
 from dltune.stats.interval import Interval
 from dltune.stats.signs import paired_ratio
 

@@ -26,22 +26,28 @@ from tempfile import TemporaryFile
 import msgspec
 import numpy as np
 
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile, tensor
-from dltune.documents.sections.threads import Uniform
-from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
-from dltune.graph.receives import sends
 from dltune.job import messages
 from dltune.job.launch import Job, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import NANOSECOND, span
-from dltune.machine import topology
-from dltune.overlap import cluster as overlap
-from dltune.overlap.partition import partition
-from dltune.overlap.worker import worker
-from dltune.planners.transfers.decide import Cluster, by_chance, decide, weighed, workers
-from dltune.planners.transfers.steps import bounds
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile, tensor
+from dltune.schemas.sections.threads import Uniform
+from dltune.simulate.graph.receives import sends
+from dltune.simulate.overlap.partition import partition
 from dltune.stats.samples import quantiles
+from dltune.system import topology
+from dltune.systems.transfers import cluster_times as overlap
+from dltune.systems.transfers.decide import (
+    Cluster,
+    by_chance,
+    decide,
+    weighed,
+    workers,
+)
+from dltune.systems.transfers.section import Receiver, Transfer, Transfers
+from dltune.systems.transfers.steps import bounds
+from dltune.systems.transfers.worker import worker
 
 TRAIN = Path(__file__).with_name("train_ps.py")
 WARM_UP = 3

@@ -25,13 +25,13 @@ from pathlib import Path
 
 from borrowed import Shapes
 
-from dltune.documents import profile as documents
-from dltune.machine.known import find
-from dltune.machine.placement import ladder, placements
-from dltune.model.curve import Case, Curve, all_cases
-from dltune.model.regression.train import accuracy
-from dltune.model.scaling import Law
 from dltune.profile.climb import Climb
+from dltune.schemas import profile as documents
+from dltune.simulate.model.curve import Case, Curve, all_cases
+from dltune.simulate.model.regression.train import accuracy
+from dltune.simulate.model.scaling import Law
+from dltune.system.known import find
+from dltune.system.placement import ladder, placements
 
 KNL = find("knl-7250")
 CASES = all_cases(KNL)

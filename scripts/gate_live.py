@@ -33,13 +33,13 @@ from typing import Any
 from dltune.gate.ab import ab
 from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
-from dltune.machine import topology
+from dltune.system import topology
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "gate"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "gate"))
 
 import resampled
 
-JOBS = Path(__file__).parent.parent / "tests" / "jobs"
+JOBS = Path(__file__).parents[1] / "tests" / "jobs"
 # what is slept of each step beside what it takes, and what the verdict must not be
 CHANGES = {
     "unchanged": (0.0, "fail"),

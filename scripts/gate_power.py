@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "gate"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "gate"))
 
 import resampled
 

@@ -31,7 +31,7 @@ from dltune.gate import probe, training
 from dltune.gate.alike import alike
 from dltune.gate.config import Config, parse
 from dltune.gate.side import Side
-from dltune.machine import topology
+from dltune.system import topology
 
 
 def main() -> None:

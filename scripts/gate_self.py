@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 import synthetic
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
-from dltune.documents.machine import Machine
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution
 from dltune.job.orders import Orders, alternate_line, machine_lines
 from dltune.job.record import Record, main_graph
+from dltune.schemas.machine import Machine
 
 DISCOVER, FIRST, SECOND = 1, 2, 3
 SIGHTINGS = 5  # executions after which the graph with the most time is taken for the step

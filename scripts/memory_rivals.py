@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.graph.step_graph import Kind, StepGraph
-from dltune.memory.schedule import Step, lives
+from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.systems.memory.model.schedule import Step, lives
 
 SLOTS = 200  # in which rotor's programme counts memory
 SLACK = 0.1  # of the budget, which Checkmate's rounding leaves free

@@ -24,8 +24,8 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from dltune.documents import files
-from dltune.machine import topology
+from dltune.base import files
+from dltune.system import topology
 
 ROOT = Path(__file__).parent.parent
 RESEARCH = ROOT / "docs" / "research"
@@ -81,7 +81,7 @@ def proofs() -> Iterator[Proof]:
         python = ROOT / f".venv-torch{version}" / "bin" / "python"
         yield Proof(
             f"PyTorch {version}",
-            pytest("tests/pytorch", "tests/end_to_end/test_pytorch.py"),
+            pytest("tests/frameworks/pytorch", "tests/end_to_end/test_pytorch.py"),
             {"DLTUNE_TEST_TORCH_PYTHON": str(python)},
             lambda version=version, python=python: install(f"torch=={version} numpy", python),
         )

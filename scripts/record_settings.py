@@ -26,11 +26,11 @@ from typing import Any
 
 from dltune import __version__
 from dltune.bench.jobs import all_ended
-from dltune.documents.sections.settings import Choice
-from dltune.machine import topology
-from dltune.planners.settings import space
-from dltune.planners.settings.effects import in_words
-from dltune.planners.settings.setting import Circumstances, Means, Setting
+from dltune.plan.settings import space
+from dltune.plan.settings.effects import in_words
+from dltune.plan.settings.setting import Circumstances, Means, Setting
+from dltune.schemas.sections.settings import Choice
+from dltune.system import topology
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.measured import Measured

@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dltune.documents import profile
-from dltune.memory.accesses import Accesses, accesses
-from dltune.memory.measured import measured
-from dltune.memory.offloading import cached, hidden
-from dltune.memory.overlapped import overlapped
-from dltune.memory.schedule import Step
-from dltune.memory.swaps import Swap
-from dltune.memory.tiers import with_file
+from dltune.schemas import profile
+from dltune.systems.memory.model.accesses import Accesses, accesses
+from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.offloading import cached, hidden
+from dltune.systems.memory.model.overlapped import overlapped
+from dltune.systems.memory.model.schedule import Step
+from dltune.systems.memory.model.swaps import Swap
+from dltune.systems.memory.model.tiers import with_file
 
 MIB = 1 << 20
 CHUNK = 1 << 18  # bytes after which a copy looks at the clock

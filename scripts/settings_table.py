@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dltune.documents.sections.settings import Choice
-from dltune.planners.settings.space import SPACE
+from dltune.plan.settings.space import SPACE
+from dltune.schemas.sections.settings import Choice
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option
 from dltune.tune.evaluator import Refused
 

@@ -15,12 +15,12 @@ import argparse
 import random
 import statistics
 
-from dltune.machine.known import find
-from dltune.machine.placement import ladder, placements
-from dltune.model.curve import Case, Curve
-from dltune.model.regression.train import accuracy
-from dltune.model.scaling import Law
 from dltune.profile.climb import PATIENCE, Climb
+from dltune.simulate.model.curve import Case, Curve
+from dltune.simulate.model.regression.train import accuracy
+from dltune.simulate.model.scaling import Law
+from dltune.system.known import find
+from dltune.system.placement import ladder, placements
 
 KNL = find("knl-7250")
 CORES = 68

@@ -24,14 +24,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dltune.horovod import timeline
-from dltune.planners.allreduce.waiting import REST
-from dltune.simulate.ranks.job import GLOO, MPI, Job, Phase, Pool, phases
-from dltune.simulate.ranks.method import ORIGINAL, Method, fused
-from dltune.simulate.ranks.network import Network
-from dltune.simulate.ranks.perfetto import trace
-from dltune.simulate.ranks.quantiles import Quantiles, constant, measured
-from dltune.simulate.ranks.simulate import simulate
+from dltune.systems.ranks.allreduce.waiting import REST
+from dltune.systems.ranks.horovod import timeline
+from dltune.systems.ranks.simulation.job import (
+    GLOO,
+    MPI,
+    Job,
+    Phase,
+    Pool,
+    phases,
+)
+from dltune.systems.ranks.simulation.method import ORIGINAL, Method, fused
+from dltune.systems.ranks.simulation.network import Network
+from dltune.systems.ranks.simulation.perfetto import trace
+from dltune.systems.ranks.simulation.quantiles import Quantiles, constant, measured
+from dltune.systems.ranks.simulation.simulate import simulate
 
 SEED = 6
 HERE = 1e-3  # seconds of a cycle where the records were made

@@ -13,15 +13,15 @@ import argparse
 import collections
 from pathlib import Path
 
-from dltune.documents.profile import Profile, load
-from dltune.machine.known import find
-from dltune.model import knl
-from dltune.model.curve import Curve
-from dltune.planners.threads.decide import planned
-from dltune.planners.threads.strategies import per_instance, per_type
-from dltune.workload import uniform
-from dltune.workload.transfer import transferred
-from dltune.workload.workload import Workload, workload
+from dltune.plan.threads.decide import planned
+from dltune.plan.threads.strategies import per_instance, per_type
+from dltune.schemas.profile import Profile, load
+from dltune.simulate.model import knl
+from dltune.simulate.model.curve import Curve
+from dltune.simulate.workload import uniform
+from dltune.simulate.workload.transfer import transferred
+from dltune.simulate.workload.workload import Workload, workload
+from dltune.system.known import find
 
 SLOTS = (16,)
 MODELS = ("ResNet-50", "DCGAN", "Inception-v3")

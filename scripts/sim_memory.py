@@ -20,27 +20,45 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dltune.documents import profile
-from dltune.documents.machine import Tier
-from dltune.graph import liveness, profiled
-from dltune.machine import known
-from dltune.memory import layer_times
-from dltune.memory.accesses import Accesses, accesses
-from dltune.memory.layered import LayerStep, layer_step
-from dltune.memory.measured import MeasuredStep, measured
-from dltune.memory.offloading import cached, hidden, prefetched, published
-from dltune.memory.overlapped import Overlapped, overlapped
-from dltune.memory.recomputation import Strategy, schedule
-from dltune.memory.replay import events, replayed
-from dltune.memory.schedule import Step, lives
-from dltune.memory.swaps import Swap, held, placed, traffic
-from dltune.memory.tensor_cache import CacheTooSmall
-from dltune.memory.tiers import GIB, GPUS, HOST, PEER, REMOTE, Tiers, with_file
-from dltune.memory.workspaces import Work, provisioned
-from dltune.networks import cudnn
-from dltune.networks.cudnn_inception import inception_v4
-from dltune.networks.layer import Network
-from dltune.networks.roofline import Device
+from dltune.schemas import profile
+from dltune.schemas.machine import Tier
+from dltune.simulate.graph import liveness, profiled
+from dltune.simulate.networks.layer import Network
+from dltune.simulate.networks.roofline import Device
+from dltune.system import known
+from dltune.systems.memory.model import layer_times
+from dltune.systems.memory.model.accesses import Accesses, accesses
+from dltune.systems.memory.model.layered import LayerStep, layer_step
+from dltune.systems.memory.model.measured import MeasuredStep, measured
+from dltune.systems.memory.model.offloading import (
+    cached,
+    hidden,
+    prefetched,
+    published,
+)
+from dltune.systems.memory.model.overlapped import Overlapped, overlapped
+from dltune.systems.memory.model.recomputation import Strategy, schedule
+from dltune.systems.memory.model.replay import events, replayed
+from dltune.systems.memory.model.schedule import Step, lives
+from dltune.systems.memory.model.swaps import (
+    Swap,
+    held,
+    placed,
+    traffic,
+)
+from dltune.systems.memory.model.tensor_cache import CacheTooSmall
+from dltune.systems.memory.model.tiers import (
+    GIB,
+    GPUS,
+    HOST,
+    PEER,
+    REMOTE,
+    Tiers,
+    with_file,
+)
+from dltune.systems.memory.model.workspaces import Work, provisioned
+from dltune.systems.memory.networks import cudnn
+from dltune.systems.memory.networks.cudnn_inception import inception_v4
 
 MIB = 1 << 20
 # single precision and memory, by NVIDIA's specifications: 2880 cores at 745 MHz (BD-06902-001),

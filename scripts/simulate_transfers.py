@@ -27,16 +27,21 @@ from typing import Literal
 
 import numpy as np
 
-from dltune.graph.receives import Receive, servers_of
-from dltune.networks.layer import Network
-from dltune.networks.published import NETWORKS
-from dltune.networks.roofline import Device, seconds
-from dltune.networks.step import NetworkStep, inference, training
-from dltune.overlap.efficiency import Bounds
-from dltune.overlap.forecast import Forecast, Replica, forecast, shared
-from dltune.overlap.tictac import tac, tic
-from dltune.planners.transfers.planner import GIGABIT
-from dltune.planners.transfers.simulated import BATCHES, RATES
+from dltune.simulate.graph.receives import Receive, servers_of
+from dltune.simulate.networks.layer import Network
+from dltune.simulate.networks.roofline import Device, seconds
+from dltune.simulate.networks.step import NetworkStep, inference, training
+from dltune.simulate.overlap.efficiency import Bounds
+from dltune.simulate.overlap.tictac import tac, tic
+from dltune.systems.memory.networks.published import NETWORKS
+from dltune.systems.transfers.forecast import (
+    Forecast,
+    Replica,
+    forecast,
+    shared,
+)
+from dltune.systems.transfers.planner import GIGABIT
+from dltune.systems.transfers.simulated import BATCHES, RATES
 
 Mode = Literal["inference", "training"]
 MODES: tuple[Mode, ...] = ("inference", "training")

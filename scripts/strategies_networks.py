@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dltune.documents.operators import (
+from dltune.systems.parallelism.schemas.operators import (
     SCHEMA,
     Dimension,
     Input,

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dltune.jax import links
+from dltune.systems.parallelism.jax import links
 
 RATE = 0.02
 _SIZES = {"f32": 4, "s32": 4, "pred": 1, "u32": 4}

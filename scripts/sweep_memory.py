@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.documents import profile
-from dltune.documents.profile import Profile
-from dltune.documents.sections.memory import Memory
-from dltune.memory import search
-from dltune.memory.executor import Held, executed
-from dltune.memory.measured import measured
-from dltune.planners.memory.decide import decide
+from dltune.schemas import profile
+from dltune.schemas.profile import Profile
+from dltune.systems.memory.decide import decide
+from dltune.systems.memory.model import search
+from dltune.systems.memory.model.executor import Held, executed
+from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.section import Memory
 
 MIB = 1 << 20
 

@@ -13,11 +13,11 @@ import statistics
 import time
 from pathlib import Path
 
-from dltune.documents import profile as document
-from dltune.documents.profile import Step
-from dltune.graph.profiled import graph
-from dltune.planners.allreduce.calls import SINGLE
-from dltune.planners.allreduce.topology import traverse
+from dltune.schemas import profile as document
+from dltune.schemas.profile import Step
+from dltune.simulate.graph.profiled import graph
+from dltune.systems.ranks.allreduce.calls import SINGLE
+from dltune.systems.ranks.allreduce.topology import traverse
 
 REPEATS = 5
 # Table 6.1: nodes, edges, milliseconds

@@ -20,14 +20,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dltune.documents import profile as documents
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile
-from dltune.machine.placement import ladder
-from dltune.model.curve import Curve, all_cases
-from dltune.model.regression.features import Layout, sample_cases
-from dltune.model.regression.regressors import NAMES
-from dltune.model.regression.train import accuracy, evaluated, train
+from dltune.schemas import profile as documents
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Profile
+from dltune.simulate.model.curve import Curve, all_cases
+from dltune.simulate.model.regression.features import Layout, sample_cases
+from dltune.simulate.model.regression.regressors import NAMES
+from dltune.simulate.model.regression.train import accuracy, evaluated, train
+from dltune.system.placement import ladder
 
 SCRIPTS = Path(__file__).parent
 TRAINING = ("resnet50", "dcgan", "inception_v3")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 from two_ranks import Controller
 
-from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import AllreducePlan
-from dltune.documents.sections.threads import Threads
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas.machine import Machine
+from dltune.schemas.sections.threads import Threads
+from dltune.systems.ranks.allreduce.section import AllreducePlan
 
 
 def written(

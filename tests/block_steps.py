@@ -7,7 +7,12 @@ import random
 import msgspec
 import synthetic
 
-from dltune.documents.profile import Node, Op, Profile, Tensor
+from dltune.schemas.profile import (
+    Node,
+    Op,
+    Profile,
+    Tensor,
+)
 
 HERE = synthetic.machine(2)
 

@@ -9,8 +9,8 @@ from ctypes import POINTER, c_double, c_int, c_uint8, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.documents.machine import Machine
 from dltune.native.binding import bound
+from dltune.schemas.machine import Machine
 from dltune.simulate.work import CorunWork, bits, topology
 
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import functools
 
-from dltune.documents import operator_times, operators, topology
-from dltune.documents.operator_times import OperatorTimes, PartTime
-from dltune.documents.operators import Dimension, Input, Operator, Operators, Region, Weights
-from dltune.documents.sections.parallelism import Consumer, Parallelism
-from dltune.documents.topology import Device, Kind, Link, Topology
-from dltune.parallelism.configurations import soap
-from dltune.parallelism.local_times import requests
-from dltune.planners.parallelism.decide import Effort, decide
-from dltune.planners.parallelism.given import Given
+from dltune.systems.parallelism.decide import Effort, decide
+from dltune.systems.parallelism.given import Given
+from dltune.systems.parallelism.model.configurations import soap
+from dltune.systems.parallelism.model.local_times import requests
+from dltune.systems.parallelism.schemas import operator_times, operators, topology
+from dltune.systems.parallelism.schemas.operator_times import OperatorTimes, PartTime
+from dltune.systems.parallelism.schemas.operators import (
+    Dimension,
+    Input,
+    Operator,
+    Operators,
+    Region,
+    Weights,
+)
+from dltune.systems.parallelism.schemas.strategy import Consumer, Parallelism
+from dltune.systems.parallelism.schemas.topology import (
+    Device,
+    Kind,
+    Link,
+    Topology,
+)
 
 SAMPLES = Dimension("sample", 16, "sample")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.documents import opkey
-from dltune.documents.profile import Count, Op, OpTime
+from dltune.schemas import opkey
+from dltune.schemas.profile import Count, Op, OpTime
 
 
 def keyed(

@@ -3,12 +3,12 @@ settings."""
 
 from __future__ import annotations
 
-from dltune.documents.finding import Finding, faults
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules, rules
-from dltune.machine import topology
-from dltune.planners.settings.setting import Circumstances
-from dltune.planners.settings.space import by_name
+from dltune.plan.settings.setting import Circumstances
+from dltune.plan.settings.space import by_name
+from dltune.schemas.finding import Finding, faults
+from dltune.system import topology
 
 
 def looked(evidence: Evidence) -> tuple[Finding, ...]:

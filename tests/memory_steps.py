@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import msgspec
 import synthetic
 
-from dltune.documents.profile import Memory, Node, Profile, Tensor
+from dltune.schemas.profile import (
+    Memory,
+    Node,
+    Profile,
+    Tensor,
+)
 
 HERE = synthetic.machine(2)
 LIVE, LAYERS, MIB = 3 << 20, 8, 1 << 20

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from synthetic import machine
 from synthetic import profile as made
 
-from dltune.documents import opkey
-from dltune.documents.profile import Node, Op, Profile
+from dltune.schemas import opkey
+from dltune.schemas.profile import Node, Op, Profile
 
 Shape = tuple[int, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.documents.observation import (
+from dltune.schemas.observation import (
     Graphs,
     Host,
     Neighbour,
@@ -13,7 +13,7 @@ from dltune.documents.observation import (
     Python,
     Share,
 )
-from dltune.documents.profile import Line
+from dltune.schemas.profile import Line
 
 MIB = 1 << 20
 

@@ -6,8 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dltune.documents.opkey import SIZES
-from dltune.documents.profile import Node, Op, OpTime, Samples, Step, Tensor
+from dltune.schemas.opkey import SIZES
+from dltune.schemas.profile import (
+    Node,
+    Op,
+    OpTime,
+    Samples,
+    Step,
+    Tensor,
+)
 
 Shape = tuple[int, ...]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents.sections.parallelism import Divided, Parallelism
-from dltune.machine import topology
-from dltune.planners.plan import bare
+from dltune.plan.plan import bare
+from dltune.system import topology
+from dltune.systems.parallelism.schemas.strategy import Divided, Parallelism
 
 IMAGE = ("sample", "height", "width", "channel")
 VECTOR = ("sample", "channel")

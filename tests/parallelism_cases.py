@@ -15,7 +15,8 @@ from random import Random
 from hypothesis import strategies as st
 from parallelism_oracle import Choice, Devices
 
-from dltune.documents.operators import (
+from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
+from dltune.systems.parallelism.schemas.operators import (
     SCHEMA,
     Dimension,
     Input,
@@ -24,7 +25,6 @@ from dltune.documents.operators import (
     Region,
     Weights,
 )
-from dltune.parallelism.configurations import Configuration, mesh, soap
 
 COUNTS = (1, 2, 3, 4, 4, 6, 6, 8, 8)  # of devices
 MOST_POSITIONS = 9  # of a dimension

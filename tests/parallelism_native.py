@@ -8,10 +8,10 @@ import numpy as np
 from parallelism_cases import Case
 from parallelism_oracle import Id, Times
 
-from dltune.documents.topology import Device, Kind, Topology
-from dltune.parallelism.engine import Engine, Event
-from dltune.parallelism.problem import Problem
-from dltune.parallelism.routes import Routes
+from dltune.systems.parallelism.model.engine import Engine, Event
+from dltune.systems.parallelism.model.problem import Problem
+from dltune.systems.parallelism.model.routes import Routes
+from dltune.systems.parallelism.schemas.topology import Device, Kind, Topology
 
 
 def engine(case: Case) -> Engine:

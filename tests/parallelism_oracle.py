@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from dltune.documents.operators import Operator, Operators, Region
-from dltune.parallelism.configurations import Configuration
+from dltune.systems.parallelism.model.configurations import Configuration
+from dltune.systems.parallelism.schemas.operators import Operator, Operators, Region
 
 # An operator's: (0, operator, forward or backward, task).
 # A transfer's: (1, edge, forward or backward, the task that receives, the part that is sent); edges

@@ -7,14 +7,26 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from dltune.documents import operators as graphs
-from dltune.documents import topology as topologies
-from dltune.documents.operators import Dimension, Input, Operator, Operators, Region, Weights
-from dltune.documents.topology import Device, Kind, Link, Topology
-from dltune.parallelism.configurations import Configuration, mesh, soap
-from dltune.parallelism.costs import Part
-from dltune.parallelism.engine import Engine
-from dltune.parallelism.problem import Problem, Strategy, problem
+from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
+from dltune.systems.parallelism.model.costs import Part
+from dltune.systems.parallelism.model.engine import Engine
+from dltune.systems.parallelism.model.problem import Problem, Strategy, problem
+from dltune.systems.parallelism.schemas import operators as graphs
+from dltune.systems.parallelism.schemas import topology as topologies
+from dltune.systems.parallelism.schemas.operators import (
+    Dimension,
+    Input,
+    Operator,
+    Operators,
+    Region,
+    Weights,
+)
+from dltune.systems.parallelism.schemas.topology import (
+    Device,
+    Kind,
+    Link,
+    Topology,
+)
 
 MOST = 2000  # strategies
 SHAPES = {1: (1,), 2: (2,), 3: (3,), 4: (2, 2), 6: (2, 3)}

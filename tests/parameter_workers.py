@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
-from dltune.graph.step_graph import StepGraph, Tensors
-from dltune.overlap.partition import Partition, partition
+from dltune.simulate.graph.csr import CSR
+from dltune.simulate.graph.step_graph import StepGraph, Tensors
+from dltune.simulate.overlap.partition import Partition, partition
 
 
 @dataclass(frozen=True)

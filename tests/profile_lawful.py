@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.profile import Count, Op, Profile
-from dltune.model.regression.regressors import NAMES
-from dltune.model.scaling import Law
+from dltune.schemas.profile import Count, Op, Profile
+from dltune.simulate.model.regression.regressors import NAMES
+from dltune.simulate.model.scaling import Law
 
 MACHINE = synthetic.machine(4, tile=1)
 # for one test each; those that take long to train are proofs

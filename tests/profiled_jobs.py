@@ -14,8 +14,8 @@ from pathlib import Path
 from running import MARK, remaining, with_mark
 from tensorflows import OTHER_PYTHON, ROOT
 
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile
 
 JOBS = ROOT / "tests" / "jobs"
 PYTHON = sys.executable

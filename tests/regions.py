@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.documents.operators import Region
+from dltune.systems.parallelism.schemas.operators import Region
 
 
 def read(region: Region, part: tuple[int, int], size: int) -> range:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.documents.roofs import MEMORY, SCHEMA, Bandwidth, Cache, Peak, Roofs
+from dltune.schemas.roofs import (
+    MEMORY,
+    SCHEMA,
+    Bandwidth,
+    Cache,
+    Peak,
+    Roofs,
+)
 
 # float64 GFLOP/s of both cores by instructions; twice that in float32
 PEAKS = {"SSE2": 64, "AVX": 128, "AVX2 and FMA": 128, "AVX-512": 256}

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import msgspec
 import synthetic
 
-from dltune.documents.profile import Link, Node, Op, OpTime, Partner, Profile, Step, Tensor
+from dltune.schemas.profile import (
+    Link,
+    Node,
+    Op,
+    OpTime,
+    Partner,
+    Profile,
+    Step,
+    Tensor,
+)
 
 WORKER, SERVER = "/job:worker/task:0", "/job:ps/task:0"
 MIB = 1 << 20

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents.sections.settings import Choice, SettingsPlan
-from dltune.machine import topology
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.system import topology
 
 
 def written(path: Path, job: Sequence[str], *chosen: tuple[str, str]) -> Path:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dltune.simulate.ranks.job import Job, Update
-from dltune.simulate.ranks.method import Method
-from dltune.simulate.ranks.quantiles import Quantiles
+from dltune.systems.ranks.simulation.job import Job, Update
+from dltune.systems.ranks.simulation.method import Method
+from dltune.systems.ranks.simulation.quantiles import Quantiles
 
 NEVER = math.inf
 WORD = (1 << 64) - 1

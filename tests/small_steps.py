@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
-from dltune.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.simulate.graph.csr import CSR
+from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
 
 
 def graph(

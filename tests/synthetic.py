@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from dltune.documents import profile as document
-from dltune.documents.machine import SCHEMA as MACHINE
-from dltune.documents.machine import Core, Machine
-from dltune.documents.profile import (
+from dltune.schemas import profile as document
+from dltune.schemas.machine import SCHEMA as MACHINE
+from dltune.schemas.machine import Core, Machine
+from dltune.schemas.profile import (
     Framework,
     Node,
     Op,
@@ -18,8 +18,8 @@ from dltune.documents.profile import (
     Settings,
     Step,
 )
-from dltune.machine.placement import ladder, placements
-from dltune.model.scaling import Law
+from dltune.simulate.model.scaling import Law
+from dltune.system.placement import ladder, placements
 
 
 def machine(

@@ -8,7 +8,11 @@ from types import MappingProxyType
 import msgspec
 import synthetic
 
-from dltune.documents.horovod import (
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Node, Op, Profile
+from dltune.simulate.model.scaling import Law
+from dltune.systems.ranks.allreduce.section import Controller
+from dltune.systems.ranks.schemas.horovod import (
     SCHEMA,
     Cycles,
     Distribution,
@@ -20,10 +24,6 @@ from dltune.documents.horovod import (
     Timeline,
     TransferCost,
 )
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Node, Op, Profile
-from dltune.documents.sections.allreduce import Controller
-from dltune.model.scaling import Law
 
 SCOPE = "DistributedGradientTape_Allreduce"
 

@@ -18,9 +18,9 @@ from dltune.cli import cli
 from dltune.findings.registry import rules
 from dltune.gate.config import Config, Limit
 from dltune.gate.metrics import METRICS
-from dltune.machine.perf import events, knl
-from dltune.machine.perf.presets import PRESETS
-from dltune.planners.settings.space import SPACE
+from dltune.plan.settings.space import SPACE
+from dltune.system.perf import events, knl
+from dltune.system.perf.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "dltune"
+PACKAGE = Path(__file__).parents[1] / "dltune"
 
 
 def errors_without_remedy() -> Iterator[str]:

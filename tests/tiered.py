@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
-from dltune.graph.step_graph import StepGraph, Tensors
-from dltune.memory.accesses import Accesses, accesses
-from dltune.memory.schedule import Step
-from dltune.memory.swaps import Swap
-from dltune.memory.tiers import Tiers
+from dltune.simulate.graph.csr import CSR
+from dltune.simulate.graph.step_graph import StepGraph, Tensors
+from dltune.systems.memory.model.accesses import Accesses, accesses
+from dltune.systems.memory.model.schedule import Step
+from dltune.systems.memory.model.swaps import Swap
+from dltune.systems.memory.model.tiers import Tiers
 
 
 @st.composite

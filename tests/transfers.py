@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from dltune.planners.allreduce.topology import Topology
+from dltune.systems.ranks.allreduce.topology import Topology
 
 
 @dataclass(frozen=True)

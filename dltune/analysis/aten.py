@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dltune.analysis.broadcast import broadcast
 from dltune.analysis.keys import Key, real, sized
 from dltune.analysis.windows import Layout, Sliding
-from dltune.documents.aten import VIEWS
-from dltune.documents.aten import name as name_of
-from dltune.documents.opkey import Tensor
+from dltune.schemas.aten import VIEWS
+from dltune.schemas.aten import name as name_of
+from dltune.schemas.opkey import Tensor
 
 # operations for each element of the result, which has the inputs' broadcast shape
 ELEMENTWISE: Mapping[str, int] = {

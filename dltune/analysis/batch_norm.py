@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dltune.analysis.keys import Key, parse
-from dltune.documents.opkey import Tensor
-from dltune.documents.profile import Op, Step
+from dltune.schemas.opkey import Tensor
+from dltune.schemas.profile import Op, Step
 
 _VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"})
 # on one number a channel

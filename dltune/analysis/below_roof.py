@@ -25,8 +25,13 @@ from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.flops import factors
 from dltune.analysis.keys import Key, parse
 from dltune.analysis.roofline import PEAKS
-from dltune.documents.opkey import SIZES
-from dltune.documents.roofs import MEMORY, Bandwidth, Peak, Roofs
+from dltune.schemas.opkey import SIZES
+from dltune.schemas.roofs import (
+    MEMORY,
+    Bandwidth,
+    Peak,
+    Roofs,
+)
 
 Reason = Literal["instructions", "no oneDNN", "thin"]
 

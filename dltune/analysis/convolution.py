@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 
 from dltune.analysis.keys import Key, parse, real
 from dltune.analysis.windows import Shape, Sliding, factors, layout, sliding
-from dltune.documents.opkey import SIZES, Tensor
-from dltune.documents.profile import Op
+from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.profile import Op
 
 _CONVOLUTION = re.compile(
     r"(?:Conv[23]D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(?:V2)?(WithBias)?"

@@ -9,8 +9,21 @@ from typing import TypeAlias
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Ceiling, Roofline
-from dltune.documents.profile import Link, Op, Profile, Ratio, Step, Total, is_clock
-from dltune.tables import Cell, Key, Table, columns
+from dltune.base.tables import (
+    Cell,
+    Key,
+    Table,
+    columns,
+)
+from dltune.schemas.profile import (
+    Link,
+    Op,
+    Profile,
+    Ratio,
+    Step,
+    Total,
+    is_clock,
+)
 
 # thread counts shown of an op's curve
 CURVE = 4

@@ -8,7 +8,7 @@ from dltune.analysis.convolution import filters
 from dltune.analysis.flops import dtype, moved, operations
 from dltune.analysis.rates import rates
 from dltune.analysis.roofline import Measured, Position, Roofline, roofline
-from dltune.documents.profile import Op, Profile
+from dltune.schemas.profile import Op, Profile
 
 
 @dataclass(frozen=True)

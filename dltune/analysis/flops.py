@@ -15,10 +15,10 @@ from dltune.analysis import aten
 from dltune.analysis.broadcast import broadcast
 from dltune.analysis.convolution import Filters, convolution, output_elements, pooling
 from dltune.analysis.keys import Key, parse, real, sized
-from dltune.documents.aten import NAMESPACE
-from dltune.documents.opkey import SIZES, Tensor
-from dltune.documents.profile import Op
-from dltune.graph.views import VIEWS
+from dltune.analysis.views import VIEWS
+from dltune.schemas.aten import NAMESPACE
+from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.profile import Op
 
 # operations for each element of the result, which has the inputs' broadcast shape
 ELEMENTWISE: Mapping[str, int] = {

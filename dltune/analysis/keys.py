@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dltune.documents import opkey
-from dltune.documents.opkey import SIZES, Tensor
-from dltune.documents.profile import Op
+from dltune.schemas import opkey
+from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.profile import Op
 
 FLOATS = frozenset({"float", "double", "half", "bfloat16"})
 

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from dltune.analysis.keys import Key, parse
-from dltune.documents.profile import Op, PartName, Profile, Step
+from dltune.schemas.profile import (
+    Op,
+    PartName,
+    Profile,
+    Step,
+)
 
 # of the op time; where less of it was measured, nothing follows for the whole
 ENOUGH = 0.8

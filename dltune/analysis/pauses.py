@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dltune.documents.profile import Node, Profile, is_awaited
+from dltune.schemas.profile import Node, Profile, is_awaited
 
 # seconds; to call an op takes less, through several layers of modules too
 LONG = 200e-6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dltune.documents.profile import OpTime
+from dltune.schemas.profile import OpTime
 
 # bytes that a miss of the last level cache brings: the line of x86-64 and of most 64-bit Arm cores
 CACHE_LINE = 64

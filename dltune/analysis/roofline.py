@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dltune.analysis.rates import Rates
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Op, OpTime
-from dltune.documents.roofs import MEMORY, DType, Roofs
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Op, OpTime
+from dltune.schemas.roofs import MEMORY, DType, Roofs
 
 # An op sets a peak only if it takes so long, in seconds: of a shorter one, the call and the reading
 # of the clock are a part, and a cache may still hold all of it.

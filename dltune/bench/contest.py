@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from dltune.bench.allotment import Allotment, first_turn
+from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.bench.runner import Runner
-from dltune.bench.step_barrier import BRIEFLY, JobEndedError
-from dltune.documents.bench import Turn
-from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.schemas.bench import Turn
+from dltune.turns.allotment import Allotment, first_turn
+from dltune.turns.step_barrier import BRIEFLY, JobEndedError
 
 # rounds that are taken however long they are
 LEAST_ROUNDS = 10

@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from dltune import __version__
+from dltune.base import files
 from dltune.bench.contest import Contest
 from dltune.bench.settings import AS_FOUND, ONE_CORE, RECOMMENDED
-from dltune.documents import bench as doc
-from dltune.documents import files
-from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
-from dltune.documents.sections.threads import Threads
-from dltune.planners.plan import in_order
-from dltune.planners.registry import planner
+from dltune.plan.plan import in_order
+from dltune.plan.registry import planner
+from dltune.schemas import bench as doc
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.threads import Threads
 from dltune.stats import samples
 from dltune.stats.signs import paired_ratio
 

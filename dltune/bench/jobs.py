@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from dltune.base.errors import DltuneError
 from dltune.bench.contest import Contest
 from dltune.bench.runner import Runner
-from dltune.errors import DltuneError
 from dltune.job import rendezvous
 from dltune.job.last_words import last_words
 from dltune.job.launch import Job

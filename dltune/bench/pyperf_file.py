@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from dltune import __version__
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 
 
 def require_pyperf() -> None:

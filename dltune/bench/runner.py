@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+from dltune.base.errors import DltuneError, UsageError
 from dltune.bench.settings import Setting, on_part
-from dltune.bench.step_barrier import StepBarrier, Taken
-from dltune.bench.steps import StepGraphs
-from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
-from dltune.documents.sections.settings import SettingsPlan
-from dltune.errors import DltuneError, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import Orders, machine_lines
 from dltune.job.record import Record
 from dltune.job.shares import Shares
-from dltune.planners.plan import for_any_graph, observers
-from dltune.planners.settings.enforce import Settings
+from dltune.plan.plan import for_any_graph, observers
+from dltune.plan.settings.enforce import Settings
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.settings import SettingsPlan
+from dltune.turns.step_barrier import StepBarrier, Taken
+from dltune.turns.steps import StepGraphs
 
 
 class Runner(StepBarrier):

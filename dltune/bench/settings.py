@@ -7,16 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.documents.machine import Machine
-from dltune.documents.plan import Plan
-from dltune.documents.sections.settings import SettingsPlan
-from dltune.documents.sections.threads import Threads, Uniform
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job.orders import Orders, uniform_line
-from dltune.planners.plan import observers, require_machine
-from dltune.planners.settings.applied import NOTHING, Applied
-from dltune.planners.threads.fitted import fit
-from dltune.workload import uniform
+from dltune.plan.plan import observers, require_machine
+from dltune.plan.settings.applied import NOTHING, Applied
+from dltune.plan.threads.fitted import fit
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas.sections.threads import Threads, Uniform
+from dltune.simulate.workload import uniform
 
 AS_FOUND, RECOMMENDED, ONE_CORE = "as-found", "recommended", "1core"
 NAMED = (AS_FOUND, "default", RECOMMENDED, "uniform", "plan", ONE_CORE)

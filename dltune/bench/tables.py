@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.analysis.why import FAULT_SECONDS
+from dltune.base.tables import Table, columns
 from dltune.bench.settings import AS_FOUND
-from dltune.documents.bench import Bench, Setting
-from dltune.tables import Table, columns
+from dltune.schemas.bench import Bench, Setting
 
 NONE = "-"
 # of a step: a difference in page faults that takes as much is told

@@ -12,7 +12,7 @@ import sys
 import click
 
 from dltune import __version__, extensions
-from dltune.errors import DltuneError, UsageError
+from dltune.base.errors import DltuneError, UsageError
 
 GROUPS = ("Start here", "Measure", "Decide", "Read", "Keep it fast", "Data")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.errors import JobFailed, UsageError
-from dltune.words import between_commas
+from dltune.base.errors import JobFailed, UsageError
+from dltune.base.words import between_commas
 
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
     from dltune.cli.progress import Line
-    from dltune.documents.bench import Bench
+    from dltune.schemas.bench import Bench
 
 
 @click.command(
@@ -109,12 +109,12 @@ def command(
     from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, settings, usual
     from dltune.cli import interrupts, progress, results
-    from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.launch import require_enabled
-    from dltune.machine import topology
-    from dltune.planners.plan import load, observers, places_threads
-    from dltune.planners.settings.applied import applied
+    from dltune.plan.plan import load, observers, places_threads
+    from dltune.plan.settings.applied import applied
     from dltune.report.kinds.bench import view
+    from dltune.schemas.sections.settings import SettingsPlan
+    from dltune.system import topology
 
     if not job:
         raise UsageError(

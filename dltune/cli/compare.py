@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.base.tables import (
+    Cell,
+    Key,
+    Table,
+    columns,
+)
+from dltune.base.visible import visible
 from dltune.cli.results import print_json
 from dltune.cli.tables import show
-from dltune.tables import Cell, Key, Table, columns
-from dltune.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from dltune import __version__
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 
 VARIABLE = "DLTUNE_LOG"
 FORMAT = "%(asctime)s.%(msecs)03d %(process)d %(name)s: %(message)s"

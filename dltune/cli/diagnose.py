@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.cli import results
-from dltune.errors import DltuneError, JobFailed, UsageError
-from dltune.planners.duration import Duration
+from dltune.plan.duration import Duration
 
 if TYPE_CHECKING:
     import msgspec
 
     from dltune.cli.interrupts import Ended
-    from dltune.documents.diagnosis import Diagnosis
-    from dltune.documents.plan import Plan
     from dltune.findings.evidence import Evidence
+    from dltune.schemas.diagnosis import Diagnosis
+    from dltune.schemas.plan import Plan
 
 PID_SECONDS = 20.0
 
@@ -172,11 +172,11 @@ def _job(
 
     from dltune.cli import interrupts, progress
     from dltune.cli.profile import choice, roofs_of
+    from dltune.frameworks.tensorflow.instructions import lacking_in
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job, require_enabled, require_executable
-    from dltune.machine import topology
-    from dltune.observe.session import Observing
-    from dltune.tensorflow.instructions import lacking_in
+    from dltune.system import topology
+    from dltune.watch.session import Observing
 
     require_enabled()
     require_executable(job[0])  # before the machine's roofs are measured
@@ -246,9 +246,9 @@ def _running(pid: int, seconds: float) -> Looked:
     import time
 
     from dltune.cli import interrupts, progress
-    from dltune.observe.growth import unsettled
-    from dltune.observe.watch import JobWatch
-    from dltune.proc import process, tree
+    from dltune.system.proc import process, tree
+    from dltune.watch.growth import unsettled
+    from dltune.watch.watch import JobWatch
 
     ended = None
     with progress.line() as line:
@@ -274,12 +274,12 @@ def _files(paths: Sequence[Path]) -> Looked:
     from itertools import groupby
 
     from dltune.analysis.figures import analyse
-    from dltune.documents.diagnosis import Diagnosis
-    from dltune.documents.io import Io
-    from dltune.documents.profile import Profile
     from dltune.extensions import find
     from dltune.findings.evidence import Evidence
     from dltune.report.reading import read
+    from dltune.schemas.diagnosis import Diagnosis
+    from dltune.schemas.io import Io
+    from dltune.schemas.profile import Profile
 
     every = read(paths).documents
     for kind, several in groupby(sorted(every, key=lambda one: one.kind), lambda one: one.kind):
@@ -317,7 +317,7 @@ def _looked(
     seen: Evidence, subject: str, seconds: float, no_step: str | None, ended: Ended | None
 ) -> Looked:
     from dltune.findings.diagnosis import diagnose
-    from dltune.machine import topology
+    from dltune.system import topology
 
     partial = f"stopped by {ended}" if ended else None
     documents: list[tuple[str, msgspec.Struct]] = []
@@ -342,8 +342,8 @@ def _name(document: Any) -> str:
 def _plan(looked: Looked) -> Plan | None:
     """What dltune can apply by itself; None where that is nothing."""
     from dltune.findings.fix_plan import make_fix_plan
-    from dltune.machine import topology
-    from dltune.planners.plan import bare
+    from dltune.plan.plan import bare
+    from dltune.system import topology
 
     section = make_fix_plan(looked.diagnosis, looked.command)
     if section is None:

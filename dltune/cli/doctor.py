@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.extensions import find, load
-from dltune.machine.checks import Check
+from dltune.system.checks import Check
 
 if TYPE_CHECKING:
-    from dltune.documents.roofs import Roofs
-    from dltune.machine.checks.tensorflow import Installed
+    from dltune.schemas.roofs import Roofs
+    from dltune.system.checks.tensorflow import Installed
     from dltune.views import Context, Piece, View
 
 SCHEMA = "dltune.doctor/1"
@@ -81,8 +81,8 @@ def command(
         )
     checks = examine()
     if selftest:
-        from dltune.machine.checks import events
-        from dltune.machine.perf.selftest import run
+        from dltune.system.checks import events
+        from dltune.system.perf.selftest import run
 
         checks += [events.counted(outcome) for outcome in run()]
     if as_json:
@@ -106,8 +106,8 @@ def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> Non
 
 def _roofs(*, as_json: bool) -> None:
     from dltune.cli.results import tell
-    from dltune.machine import topology
-    from dltune.machine.roofs import kept
+    from dltune.system import topology
+    from dltune.system.roofs import kept
 
     machine = topology.local()
     roofs = kept.measured_anew(machine)
@@ -115,7 +115,7 @@ def _roofs(*, as_json: bool) -> None:
 
 
 def _ceilings(roofs: Roofs, _: Context) -> View:
-    from dltune.machine.roofs.tables import remarks, tables
+    from dltune.system.roofs.tables import remarks, tables
     from dltune.views import Section, View
 
     body: list[Piece] = [f"{roofs.cores} cores: {roofs.cpu}", *tables(roofs), "", *remarks(roofs)]
@@ -124,9 +124,17 @@ def _ceilings(roofs: Roofs, _: Context) -> View:
 
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
-    from dltune.machine import topology
-    from dltune.machine.checks import cores, events, memory, native, py_spy, pytorch, tensorflow
-    from dltune.machine.perf import probe
+    from dltune.system import topology
+    from dltune.system.checks import (
+        cores,
+        events,
+        memory,
+        native,
+        py_spy,
+        pytorch,
+        tensorflow,
+    )
+    from dltune.system.perf import probe
 
     survey = topology.survey()
     found = tensorflow.installed()
@@ -149,8 +157,8 @@ def examine() -> list[Check]:
 
 def _plugin(found: Installed | None) -> Check:
     from dltune.frameworks.bootstrap import _dltune_plugin
-    from dltune.machine.checks import native
-    from dltune.tensorflow.inject import _dltune_tensorflow
+    from dltune.frameworks.tensorflow.inject import _dltune_tensorflow
+    from dltune.system.checks import native
 
     if found is None:
         return native.impossible(

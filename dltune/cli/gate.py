@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dltune.base.errors import GateFailed, UsageError
+from dltune.base.visible import visible
 from dltune.cli.results import require_apart
-from dltune.errors import GateFailed, UsageError
-from dltune.visible import visible
 
 if TYPE_CHECKING:
-    from dltune.documents.files import Output
-    from dltune.documents.gate import Result
-    from dltune.documents.machine import Machine
+    from dltune.base.files import Output
     from dltune.gate.config import Config
     from dltune.gate.measure import Measurement
     from dltune.gate.side import Side
+    from dltune.schemas.gate import Result
+    from dltune.schemas.machine import Machine
 
 _PATH = click.Path(path_type=Path)
 _CONFIG = click.option(
@@ -116,7 +116,7 @@ def ab_command(
     """
     from dltune.bench.pyperf_file import require_pyperf
     from dltune.gate.ab import ab, configuration
-    from dltune.machine import topology
+    from dltune.system import topology
 
     here = Path.cwd()
     config = configuration(here, config_path)
@@ -168,7 +168,7 @@ def record_command(
     from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.gate.verdict import least_baseline
-    from dltune.machine import topology
+    from dltune.system import topology
 
     here = Path.cwd()
     config = configuration(here, config_path)
@@ -234,12 +234,12 @@ def check_command(
     The baseline was measured at another time, so the result includes every change of the machine
     since then. On a noisy machine use `dltune gate ab`, which measures both sides in turns.
     """
-    from dltune.documents.gate import Revision
     from dltune.gate import against, metrics, result
     from dltune.gate.ab import configuration
     from dltune.gate.measure import measure
     from dltune.gate.verdict import limits_for
-    from dltune.machine import topology
+    from dltune.schemas.gate import Revision
+    from dltune.system import topology
 
     here = Path.cwd()
     config = configuration(here, config_path)
@@ -332,8 +332,8 @@ def _claimed(
     named: dict[str, Path], overwrite: bool
 ) -> Iterator[tuple[dict[str, Output], Callable[[str], None]]]:
     """The output files, claimed, and what to tell progress to; within the block signals end it."""
+    from dltune.base.files import claim
     from dltune.cli import interrupts, progress
-    from dltune.documents.files import claim
 
     resolved = [path.resolve() for path in named.values()]
     for path in resolved:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.cli.results import print_json, require_apart
-from dltune.model.regression.regressors import DEFAULT, NAMES
+from dltune.simulate.model.regression.regressors import DEFAULT, NAMES
 
 if TYPE_CHECKING:
-    from dltune.model.regression.train import Trained
+    from dltune.simulate.model.regression.train import Trained
 
 _PROFILES = click.argument(
     "profiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PROFILE..."
@@ -70,10 +70,10 @@ def train(
 
     The profiles must come from one machine and one version of the framework.
     """
-    from dltune.documents import profile as documents
-    from dltune.documents.files import claim
-    from dltune.model.regression.file import encode, require_same
-    from dltune.model.regression.train import train as trained_on
+    from dltune.base.files import claim
+    from dltune.schemas import profile as documents
+    from dltune.simulate.model.regression.file import encode, require_same
+    from dltune.simulate.model.regression.train import train as trained_on
 
     require_apart(profiles, [output])
     with claim(output, overwrite=overwrite) as file:
@@ -97,11 +97,11 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
     Prints the accuracy (1 minus the mean relative error) and R2 for each thread count and
     placement.
     """
+    from dltune.base.tables import Table, columns
     from dltune.cli import tables
-    from dltune.documents import profile as documents
-    from dltune.model.regression.file import load, require_fits
-    from dltune.model.regression.train import evaluated
-    from dltune.tables import Table, columns
+    from dltune.schemas import profile as documents
+    from dltune.simulate.model.regression.file import load, require_fits
+    from dltune.simulate.model.regression.train import evaluated
 
     header, trained = load(model)
     loaded = [documents.load(path) for path in profiles]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dltune import extensions
-from dltune.errors import UsageError
-from dltune.planners import registry
+from dltune.base.errors import UsageError
+from dltune.plan import registry
 
 if TYPE_CHECKING:
-    from dltune.planners.planner import Decision, Planner
+    from dltune.plan.planner import Decision, Planner
 
 DEFAULT = "threads"
 
@@ -116,7 +116,7 @@ def _command(planner: Planner[Any]) -> click.Command:
         emit: str | None = None,
         **parameters: Any,
     ) -> None:
-        from dltune.documents import files
+        from dltune.base import files
 
         named = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
         # what else an argument may be is no file
@@ -175,8 +175,8 @@ def _plan(
     overwrite: bool,
     parameters: dict[str, Any],
 ) -> None:
-    from dltune.documents.files import claim
-    from dltune.planners import plan as plans
+    from dltune.base.files import claim
+    from dltune.plan import plan as plans
 
     existing = plans.load(into) if into else None
     remarks: list[str] = []

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.base.errors import DltuneError, JobFailed, UsageError
+from dltune.base.words import between_commas
 from dltune.cli.results import print_json, require_apart
-from dltune.errors import DltuneError, JobFailed, UsageError
-from dltune.words import between_commas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dltune.documents.machine import Machine
-    from dltune.documents.profile import Profile
-    from dltune.documents.roofs import Roofs
-    from dltune.documents.sections.settings import SettingsPlan
     from dltune.job.launch import Job
     from dltune.profile.counting import Choice
     from dltune.profile.session import Session
     from dltune.profile.standalone.job import StandaloneJob
+    from dltune.schemas.machine import Machine
+    from dltune.schemas.profile import Profile
+    from dltune.schemas.roofs import Roofs
+    from dltune.schemas.sections.settings import SettingsPlan
 
 
 @click.command(
@@ -136,18 +136,18 @@ def command(
         return
     import tempfile
 
+    from dltune.base.files import claim
     from dltune.cli import interrupts, progress
-    from dltune.documents.files import claim
+    from dltune.frameworks.pytorch.adapters import memory_adapter
+    from dltune.frameworks.tensorflow.instructions import lacking_in
     from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
     from dltune.job.launch import Job, require_enabled, require_executable
-    from dltune.machine import topology
-    from dltune.machine.placement import default_interval
-    from dltune.planners.settings.applied import applied
-    from dltune.planners.settings.enforce import Settings
+    from dltune.plan.settings.applied import applied
+    from dltune.plan.settings.enforce import Settings
     from dltune.profile.session import Session
-    from dltune.pytorch.adapters import memory_adapter
-    from dltune.tensorflow.instructions import lacking_in
+    from dltune.system import topology
+    from dltune.system.placement import default_interval
 
     if ops_of and (job or keep_running):
         raise UsageError(
@@ -279,9 +279,9 @@ def show_profile(profile: Profile, output: Path, top: int) -> None:
 
 def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
     """The profile of a trace, written."""
-    from dltune.documents.files import claim
-    from dltune.machine import topology
+    from dltune.base.files import claim
     from dltune.profile.traces.imported import imported
+    from dltune.system import topology
 
     with claim(output, overwrite=overwrite) as file:
         profile = imported(trace, topology.local())
@@ -292,8 +292,8 @@ def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
 def _settings(path: Path, machine: Machine) -> SettingsPlan:
     """The settings to profile under. Raises UsageError when the plan has none, or is for another
     machine."""
-    from dltune.documents.sections.settings import SettingsPlan
-    from dltune.planners.plan import load, require_machine
+    from dltune.plan.plan import load, require_machine
+    from dltune.schemas.sections.settings import SettingsPlan
 
     plan = load(path)
     section = plan.of(SettingsPlan)
@@ -309,9 +309,9 @@ def choice(asked: str) -> Choice | None:
     """What to count. Raises UsageError when that is not known, or not possible here."""
     if asked == "none":
         return None
-    from dltune.machine import pages
-    from dltune.machine.perf import group, presets
     from dltune.profile.counting import Choice
+    from dltune.system import pages
+    from dltune.system.perf import group, presets
 
     events, why = presets.choose(asked)
     return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
@@ -320,8 +320,8 @@ def choice(asked: str) -> Choice | None:
 def roofs_of(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, list[str]]:
     """Those of the machine, measured now where they are not known yet, before the job starts; and
     a note where they cannot be."""
-    from dltune.machine.roofs import kept
-    from dltune.machine.roofs.tables import unsettled
+    from dltune.system.roofs import kept
+    from dltune.system.roofs.tables import unsettled
 
     try:
         roofs = kept.roofs_of(
@@ -351,7 +351,7 @@ def _standalone(
 
 def _saving(profile: Profile) -> str | None:
     """Return how a plan can help a job that ran out of memory."""
-    from dltune.planners.registry import names, planner
+    from dltune.plan.registry import names, planner
 
     for name in names():
         with contextlib.suppress(UsageError):  # a planner of another package cannot be loaded

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from dltune.base.tables import Table
     from dltune.profile.session import Progress
-    from dltune.tables import Table
 
 log = logging.getLogger(__name__)
 

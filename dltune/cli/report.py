@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from dltune.base.errors import UsageError
 from dltune.cli.results import require_apart
-from dltune.errors import UsageError
 
 
 @click.command(
@@ -38,7 +38,7 @@ def command(
     network. It shows related documents together: a profile with its plan, and a plan with the
     benchmark that measured it.
     """
-    from dltune.documents.files import claim
+    from dltune.base.files import claim
     from dltune.report.reading import read
 
     if output is None and perfetto is None:

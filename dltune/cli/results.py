@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dltune.errors import UsageError
-from dltune.visible import visible
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
 
 if TYPE_CHECKING:
-    from dltune.documents.files import Output
-    from dltune.documents.finding import Finding
+    from dltune.base.files import Output
+    from dltune.schemas.finding import Finding
     from dltune.views import Context, Findings, View
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def claimed(
     path: Path | None, *, overwrite: bool
 ) -> contextlib.AbstractContextManager[Output | None]:
     """The file, claimed for the time of a block; None where none is named."""
-    from dltune.documents.files import claim
+    from dltune.base.files import claim
 
     return claim(path, overwrite=overwrite) if path else contextlib.nullcontext()
 
@@ -66,7 +66,7 @@ def tell(
 
 def print_json(document: object) -> None:
     """In one line."""
-    from dltune.documents.files import encode
+    from dltune.base.files import encode
 
     click.echo(encode(document).decode())
 

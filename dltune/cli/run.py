@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from dltune.errors import JobFailed, UsageError
+from dltune.base.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
-    from dltune.documents.files import Output
-    from dltune.planners.enforcement import Outcome
+    from dltune.base.files import Output
+    from dltune.plan.enforcement import Outcome
 
 
 @click.command("run", epilog="\b\nExample:\n  dltune run --plan plan.json -- python train.py")
@@ -60,9 +60,9 @@ def command(
     """
     from dltune.cli import interrupts
     from dltune.cli.results import claimed, require_apart
-    from dltune.machine import topology
-    from dltune.planners.plan import load, require_machine
-    from dltune.run.composition import Composition
+    from dltune.plan.plan import load, require_machine
+    from dltune.plan.run.composition import Composition
+    from dltune.system import topology
 
     require_apart([path], [as_json])
     plan = load(path, _say if partial else None)
@@ -129,7 +129,7 @@ def _run_plain(job: tuple[str, ...], as_json: Path | None) -> NoReturn:
 def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:
     import msgspec
 
-    from dltune.documents.files import encode
+    from dltune.base.files import encode
 
     sections = {name: outcome.document for name, outcome in outcomes.items()}
     document = {"schema": "dltune.outcome/2", "sections": sections}

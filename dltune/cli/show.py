@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from dltune.base.errors import UsageError
 from dltune.cli.results import print_json
-from dltune.errors import UsageError
 
 
 @click.command("show", epilog="\b\nExample:\n  dltune show profile.json --top 5")
@@ -45,16 +45,16 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
             raise UsageError(
                 "--csv cannot be combined with --json or --top", remedy="leave one of them out"
             )
-        from dltune.frames import csv_text, reading
+        from dltune.report.frames import csv_text, reading
 
         csv_text.write(reading.table(file, table or None), sys.stdout)
         return
+    from dltune.base import files
     from dltune.cli.tables import show_view
-    from dltune.documents import files
-    from dltune.documents import profile as document
-    from dltune.planners import plan as plans
+    from dltune.plan import plan as plans
     from dltune.report.kinds import plan as plan_kind
     from dltune.report.kinds import profile as profile_kind
+    from dltune.schemas import profile as document
     from dltune.views import Context
 
     context = Context(top=top)

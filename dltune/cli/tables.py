@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dltune.tables import Bar, Cell, Course, Figure, Key, Prose, Table
+from dltune.base.tables import (
+    Bar,
+    Cell,
+    Course,
+    Figure,
+    Key,
+    Prose,
+    Table,
+)
+from dltune.base.visible import visible
 from dltune.views import Findings, Only, Piece, Unobserved, View
-from dltune.visible import visible
 
 if TYPE_CHECKING:
     from rich import table as rich

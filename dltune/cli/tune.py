@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.base.errors import UsageError
+from dltune.base.words import between_commas
 from dltune.cli.results import require_apart
-from dltune.errors import UsageError
-from dltune.planners.duration import Duration, written
-from dltune.words import between_commas
+from dltune.plan.duration import Duration, written
 
 if TYPE_CHECKING:
-    from dltune.documents.machine import Machine
-    from dltune.documents.plan import Plan
-    from dltune.documents.sections.settings import SettingsPlan
-    from dltune.documents.tune import Trial
+    from dltune.schemas.machine import Machine
+    from dltune.schemas.plan import Plan
+    from dltune.schemas.sections.settings import SettingsPlan
+    from dltune.schemas.tune import Trial
     from dltune.tune.measured import Measured
     from dltune.tune.search import Search
 
@@ -101,13 +101,13 @@ def command(
     best candidate so far, and dltune keeps the settings that are proven to help. At the end it
     compares the choice with the job as found, in new rounds. It changes none of your files.
     """
+    from dltune.base.files import claim
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
-    from dltune.documents.files import claim
     from dltune.job.launch import require_enabled
-    from dltune.machine import topology
-    from dltune.planners.plan import names_ops, put
-    from dltune.planners.settings.setting import Circumstances
+    from dltune.plan.plan import names_ops, put
+    from dltune.plan.settings.setting import Circumstances
+    from dltune.system import topology
     from dltune.tune import saved
     from dltune.tune.measured import Measured
     from dltune.tune.result import section
@@ -232,7 +232,7 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
 def _is_of_settings_alone(target: Path) -> bool:
     """Whether it is what a search left, to be replaced by one that goes on. Raises UsageError for a
     plan that has more."""
-    from dltune.planners.plan import load
+    from dltune.plan.plan import load
 
     if not target.exists():
         return False
@@ -247,7 +247,7 @@ def _is_of_settings_alone(target: Path) -> bool:
 def _existing(into: Path, machine: Machine) -> Plan:
     """Raises UsageError when it is for another machine, or its threads are for graphs that other
     settings than its own would change."""
-    from dltune.planners.plan import load, require_fitting, require_machine
+    from dltune.plan.plan import load, require_fitting, require_machine
 
     plan = load(into)
     require_machine(plan, machine)
@@ -258,9 +258,9 @@ def _existing(into: Path, machine: Machine) -> Plan:
 def _advised(path: Path) -> list[str]:
     """Names of settings that a profile speaks for."""
     from dltune.analysis.figures import analyse
-    from dltune.documents import profile as documents
     from dltune.findings.evidence import Evidence
     from dltune.findings.registry import apply_rules
+    from dltune.schemas import profile as documents
 
     found = apply_rules(Evidence(profile=analyse(documents.load(path))))
     # what is not to be told from a profile comes first: too many threads may cost several x

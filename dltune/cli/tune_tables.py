@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from dltune.cli import tables
-from dltune.documents.sections.settings import SettingsPlan, Untried
-from dltune.documents.tune import Trial
-from dltune.planners.settings.effects import effects, in_words, speed
+from dltune.plan.settings.effects import effects, in_words, speed
+from dltune.schemas.sections.settings import SettingsPlan, Untried
+from dltune.schemas.tune import Trial
 
 # characters of a reason in a line
 _WHY = 60
@@ -47,7 +47,7 @@ def summary(section: SettingsPlan) -> list[str]:
 
 def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
     """What each setting of the result is, where it is known from, and its trials round by round."""
-    from dltune.planners.settings.space import SPACE
+    from dltune.plan.settings.space import SPACE
 
     lines = []
     there = {choice.setting for effect in section.effects for choice in effect.choices}

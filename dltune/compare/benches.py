@@ -16,7 +16,7 @@ from dltune.compare.change import (
     machine_facts,
     require_measured,
 )
-from dltune.documents.bench import Bench, Setting, load
+from dltune.schemas.bench import Bench, Setting, load
 from dltune.stats.samples import relative_spread
 from dltune.stats.unpaired import unpaired_ratio
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.machine import Machine
-from dltune.errors import UsageError
-from dltune.visible import visible
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
+from dltune.schemas.machine import Machine
 
 Verdict = Literal["slower", "faster", "noise", "too few samples"]
 

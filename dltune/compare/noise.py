@@ -21,7 +21,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.documents.profile import OpTime, Samples
+from dltune.schemas.profile import OpTime, Samples
 from dltune.stats.student import t_quantile
 
 # half the interquartile range of a normal distribution, in sigmas

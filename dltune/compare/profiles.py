@@ -17,7 +17,14 @@ from dltune.compare.change import (
     require_measured,
 )
 from dltune.compare.noise import Pair, intervals
-from dltune.documents.profile import Op, OpTime, Placement, Profile, Step, load
+from dltune.schemas.profile import (
+    Op,
+    OpTime,
+    Placement,
+    Profile,
+    Step,
+    load,
+)
 
 
 class OpChange(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dltune import extensions
-from dltune.documents import files
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
 
 if TYPE_CHECKING:
     from dltune.compare import benches, profiles

@@ -10,9 +10,16 @@ import msgspec
 
 if TYPE_CHECKING:
     from dltune.analysis.figures import Analysis
-    from dltune.documents.io import DataFile, Experiment, Io, Process, Thread, Watch
-    from dltune.documents.observation import Graphs, Observation, Python
-    from dltune.documents.observation import Process as JobProcess
+    from dltune.schemas.io import (
+        DataFile,
+        Experiment,
+        Io,
+        Process,
+        Thread,
+        Watch,
+    )
+    from dltune.schemas.observation import Graphs, Observation, Python
+    from dltune.schemas.observation import Process as JobProcess
 
 T = TypeVar("T", bound=msgspec.Struct)
 

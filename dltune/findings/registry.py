@@ -25,9 +25,9 @@ from types import ModuleType
 from typing import get_args
 
 from dltune import extensions
-from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import Group, Rule
+from dltune.schemas.finding import Finding
 
 log = logging.getLogger(__name__)
 

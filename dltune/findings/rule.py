@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.schemas.finding import Finding
 
 # in the order of findings whose cost is equal
 Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]

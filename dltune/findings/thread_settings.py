@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.documents.observation import Process
 from dltune.frameworks.capabilities import TENSORFLOW, Framework, framework
+from dltune.schemas.observation import Process
 
 
 def advised(name: str | None) -> Framework:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.documents import gate as doc
-from dltune.documents.machine import Machine
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import result, where, whole, worktrees
 from dltune.gate.config import PYPROJECT, Config, load
 from dltune.gate.measure import Measurement, measure
 from dltune.gate.side import in_checkout, require_on_path, require_own_files, with_program
+from dltune.schemas import gate as doc
+from dltune.schemas.machine import Machine
 
 
 def configuration(here: Path, path: Path | None) -> Config:

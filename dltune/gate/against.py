@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.documents import gate as doc
-from dltune.documents.machine import Machine
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
 from dltune.gate import metrics, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import Measurement
 from dltune.gate.verdict import Sample, least_baseline
-from dltune.visible import visible
+from dltune.schemas import gate as doc
+from dltune.schemas.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.documents.gate import Kind
-from dltune.documents.machine import Machine
-from dltune.documents.sections.settings import Choice
 from dltune.gate.config import AS_FOUND, Config, Limit
 from dltune.gate.side import Side
-from dltune.planners.settings.applied import Applied, means_of, set_by_user
-from dltune.planners.settings.setting import Circumstances
-from dltune.planners.settings.space import by_name
-from dltune.proc.entry import text
+from dltune.plan.settings.applied import Applied, means_of, set_by_user
+from dltune.plan.settings.setting import Circumstances
+from dltune.plan.settings.space import by_name
+from dltune.schemas.gate import Kind
+from dltune.schemas.machine import Machine
+from dltune.schemas.sections.settings import Choice
+from dltune.system.proc.entry import text
 
 HASH_SEED = "PYTHONHASHSEED"
 # metrics that an allocator which keeps what is freed would change: by the kind of command

@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dltune.documents import files
-from dltune.documents.faults import Bound, one_of, refuse
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.faults import Bound, one_of, refuse
+from dltune.base.visible import visible
 from dltune.gate import metrics
-from dltune.planners.settings.space import allocator
-from dltune.visible import visible
+from dltune.plan.settings.space import allocator
 
 Timed = Literal["auto", "steps", "whole"]
 PYPROJECT = "pyproject.toml"

@@ -13,9 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from dltune.io.report.pressure import PressureWatch
-from dltune.machine import cgroups
-from dltune.proc.stat import TICK, stolen
+from dltune.system import cgroups
+from dltune.system.proc.stat import TICK, stolen
+from dltune.watch.files.pressure import PressureWatch
 
 # of the CPUs' time in a turn, or of the time for what waited for memory
 SHARE = 0.05

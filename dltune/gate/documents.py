@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import files
-from dltune.documents.faults import AMOUNT, refuse
-from dltune.documents.sections.threads import Threads
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.faults import AMOUNT, refuse
+from dltune.base.visible import visible
 from dltune.gate.config import Limit
-from dltune.planners import plan as plan_document
-from dltune.visible import visible
+from dltune.plan import plan as plan_document
+from dltune.schemas.sections.threads import Threads
 
 REPORTS = {"io_amplification": "I/O report", "background_share": "Horovod report"}
 

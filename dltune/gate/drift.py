@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dltune.documents.gate import Result, Verdict
 from dltune.gate.history import Entry, Point
+from dltune.schemas.gate import Result, Verdict
 from dltune.stats.anytime import BOLDNESS, bet
 
 # gates without a drift, on average and at the least, for one alarm

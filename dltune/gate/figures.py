@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dltune.documents.gate import Result, Unit, Verdict
+from dltune.base.tables import (
+    Key,
+    Prose,
+    Table,
+    columns,
+)
 from dltune.gate.history import Point
 from dltune.gate.outlook import excluded
-from dltune.tables import Key, Prose, Table, columns
+from dltune.schemas.gate import Result, Unit, Verdict
 
 NONE = "-"
 COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")

@@ -10,10 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from dltune.documents.gate import Outcome, Result, Verdict
+from dltune.base.tables import (
+    Cell,
+    Column,
+    Key,
+    columns,
+)
+from dltune.base.visible import visible
 from dltune.gate import figures
-from dltune.tables import Cell, Column, Key, columns
-from dltune.visible import visible
+from dltune.schemas.gate import Outcome, Result, Verdict
 
 GITHUB: dict[Outcome, str] = {"fail": "error", "undecided": "warning", "pass": "notice"}
 GITLAB: dict[Outcome, str] = {"fail": "major", "undecided": "info"}

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents.faults import AMOUNT, POSITIVE, each, refuse
-from dltune.documents.files import NOT_JSON, encode
-from dltune.documents.gate import Outcome, Result, Unit
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
+from dltune.base.faults import (
+    AMOUNT,
+    POSITIVE,
+    each,
+    refuse,
+)
+from dltune.base.files import NOT_JSON, encode
 from dltune.gate import metrics
 from dltune.gate.verdict import over_base
+from dltune.schemas.gate import Outcome, Result, Unit
 
 SCHEMA = "dltune.gate-history/2"
 EARLIER = "dltune.gate-history/1"  # its points have no ratios

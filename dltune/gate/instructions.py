@@ -9,11 +9,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import whole
 from dltune.gate.side import Side
-from dltune.machine.perf import probe, syscall
-from dltune.machine.perf.events import HARDWARE
+from dltune.system.perf import probe, syscall
+from dltune.system.perf.events import HARDWARE
 
 TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
 

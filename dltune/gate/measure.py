@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.gate import Kind, Verdict
-from dltune.documents.machine import Machine
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import documents, instructions, metrics, probe, training, whole
 from dltune.gate.alike import alike
 from dltune.gate.config import Config, Limit
 from dltune.gate.disturbance import Disturbance
 from dltune.gate.side import Side
 from dltune.gate.verdict import Sample, decided, judge, limits_for, next_look
+from dltune.schemas.gate import Kind, Verdict
+from dltune.schemas.machine import Machine
 
 # no verdict is found with fewer rounds, so no budget ends before them
 LEAST_ROUNDS = 2

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dltune.documents.gate import Kind, Unit
+from dltune.schemas.gate import Kind, Unit
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dltune.documents.gate import Verdict
+from dltune.schemas.gate import Verdict
 from dltune.stats.interval import Interval
 
 # what needs more rounds than so many times those that there are lies at the limit, as far as one

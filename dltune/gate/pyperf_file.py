@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import files
-from dltune.documents.faults import POSITIVE, refuse
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.faults import POSITIVE, refuse
+from dltune.base.visible import visible
 from dltune.gate.metrics import BENCHMARK
-from dltune.visible import visible
 
 
 class _Metadata(msgspec.Struct):

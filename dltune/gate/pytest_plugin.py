@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from dltune.documents.gate import Verdict
     from dltune.gate.config import Config, Limit
     from dltune.gate.verdict import Sample
+    from dltune.schemas.gate import Verdict
 
 # calls of one turn take about so long together, so that the clock and a call's own noise are small
 TURN_SECONDS = 0.005
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The configuration is read before any test runs: its faults are errors of use."""
     if not config.getoption("--dltune-gate"):
         return
-    from dltune.errors import UsageError
+    from dltune.base.errors import UsageError
     from dltune.gate.config import load
 
     try:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from dltune import __version__
-from dltune.documents import files
-from dltune.documents import gate as doc
-from dltune.documents.machine import Machine
+from dltune.base import files
 from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
 from dltune.gate.verdict import Sample, held, overall
+from dltune.schemas import gate as doc
+from dltune.schemas.machine import Machine
 
 
 def result(

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
 from dltune.gate import worktrees
 from dltune.gate.worktrees import Checkout, Repository
 from dltune.job import messages, rendezvous
 from dltune.job.last_words import last_lines
 from dltune.job.launch import Job, Process
 from dltune.job.python_path import python_path
-from dltune.visible import visible
 
 # a project's packages stand in its top folder or here
 SOURCE = "src"

@@ -19,20 +19,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dltune.base.errors import DltuneError, UsageError
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.bench.step_barrier import JobEndedError
-from dltune.documents.machine import Machine
-from dltune.errors import DltuneError, UsageError
 from dltune.gate.metrics import OPS
 from dltune.gate.side import Side, blame
 from dltune.job import messages
 from dltune.job.orders import Orders
 from dltune.job.record import NANOSECOND, Record
-from dltune.observe.looks import Looks, Stack
-from dltune.planners import plan as plan_document
+from dltune.plan import plan as plan_document
+from dltune.schemas.machine import Machine
 from dltune.stats.samples import quantiles
+from dltune.turns.step_barrier import JobEndedError
+from dltune.watch.looks import Looks, Stack
 
 # seconds of turns in a launch, about as long as its two jobs need to start
 ENOUGH = 6.0

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from dltune.base.visible import visible
 from dltune.gate import figures
 from dltune.gate.history import Entry, Point
-from dltune.visible import visible
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 150, 90, 20, 30, 24
 MOST_GATES = 120

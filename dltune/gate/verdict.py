@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dltune.documents.gate import Kind, Outcome, Unit, Verdict
 from dltune.gate import metrics
 from dltune.gate.config import Config, Limit
 from dltune.gate.outlook import excluded, rounds_needed
+from dltune.schemas.gate import (
+    Kind,
+    Outcome,
+    Unit,
+    Verdict,
+)
 from dltune.stats.anytime import anytime_median, anytime_ratio, least_rounds
 from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval

@@ -16,21 +16,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Literal
 
-from dltune.documents.gate import Slower, Verdict
-from dltune.documents.machine import Machine
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import metrics, training, whole
 from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
 from dltune.gate.side import Side
 from dltune.job.record import NANOSECOND
 from dltune.job.stacks import Frame, own_frame
-from dltune.machine.checks.py_spy import usable
-from dltune.observe import looks
-from dltune.observe.activity import activity
-from dltune.observe.looks import Stack
 from dltune.profile import breakdown
+from dltune.schemas.gate import Slower, Verdict
+from dltune.schemas.machine import Machine
 from dltune.stats.student import t_quantile
+from dltune.system.checks.py_spy import usable
+from dltune.watch import looks
+from dltune.watch.activity import activity
+from dltune.watch.looks import Stack
 
 # rounds: fewer tell nothing of their spread; more are begun only within this share of the budget
 ROUNDS, LEAST_ROUNDS, SHARE = 4, 2, 0.3

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate.side import Side, blame
-from dltune.proc import tree
+from dltune.system.proc import tree
 
 if TYPE_CHECKING:
     from dltune.gate.instructions import Counter

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.errors import UsageError
-from dltune.visible import visible
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
 
 PREFIX = "dltune-gate-"
 LOCK = ".alive"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dltune.documents.calls import Calls
-from dltune.documents.compiled import Compiled
-from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.record import Record
-from dltune.machine import cgroups
+from dltune.schemas.calls import Calls
+from dltune.schemas.compiled import Compiled
+from dltune.system import cgroups
 
 KILLED = 128 + 9
 

@@ -25,17 +25,17 @@ from pathlib import Path
 import msgspec
 
 from dltune import extensions
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.orders import encoded
 from dltune.job.python_path import python_path
 from dltune.job.record import trains
-from dltune.proc.tree import Tree
+from dltune.system.proc.tree import Tree
 
 log = logging.getLogger(__name__)
 
-BOOTSTRAP = Path(__file__).resolve().parent.parent / "frameworks" / "bootstrap"
+BOOTSTRAP = Path(__file__).resolve().parents[1] / "frameworks" / "bootstrap"
 # how long the processes of a job may take to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
 # between two looks at what descends from it meanwhile

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from dltune.documents import compiled
-from dltune.documents.calls import Calls
 from dltune.frameworks.capabilities import framework
+from dltune.schemas import compiled
+from dltune.schemas.calls import Calls
 
 
 class Python(msgspec.Struct, tag="python", frozen=True):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dltune.documents.machine import Core, Machine
-from dltune.documents.sections.threads import Candidate, Uniform
+from dltune.schemas.machine import Core, Machine
+from dltune.schemas.sections.threads import Candidate, Uniform
 
 if TYPE_CHECKING:
-    from dltune.machine.perf.events import Event
+    from dltune.system.perf.events import Event
 
 
 # a plan's outcome is measured on one step in so many

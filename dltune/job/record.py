@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dltune.documents.profile import Framework
 from dltune.job import messages
+from dltune.schemas.profile import Framework
 
 NANOSECOND = 1e-9
 # executions kept of each graph: a job may run thousands of small ones before its step is known

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dltune.job.ranks import free_address
-from dltune.machine.ranks import is_rank
+from dltune.system.ranks import is_rank
 
 # torchrun's option, accelerate's, and those of many a script
 _PORTS = ("--master-port", "--main-process-port")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.documents.machine import Machine
 from dltune.job import messages
-from dltune.machine.ranks import Rank, local_rank, share
-from dltune.proc import stat
+from dltune.schemas.machine import Machine
+from dltune.system.proc import stat
+from dltune.system.ranks import Rank, local_rank, share
 
 
 class Shares:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import FRAMEWORKS, framework
-from dltune.proc import tree
-from dltune.proc.maps import mappings
-from dltune.proc.process import command
+from dltune.system.proc import tree
+from dltune.system.proc.maps import mappings
+from dltune.system.proc.process import command
 
 # what a process has mapped that runs a framework
 LIBRARIES = {known.library: name for name, known in FRAMEWORKS.items() if known.library}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dltune.errors import DltuneError
+from dltune.base.errors import DltuneError
 from dltune.native.build import BuildError, library
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from dltune.errors import DltuneError, UsageError
+from dltune.base.errors import DltuneError, UsageError
 
 T = TypeVar("T")
 

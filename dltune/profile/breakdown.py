@@ -23,9 +23,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from dltune.documents.profile import Part, PartName, is_awaited
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
+from dltune.schemas.profile import Part, PartName, is_awaited
 
 PARTS: tuple[PartName, ...] = ("ops", "executor", "input", "communication", "python")
 # what of several that go on counts

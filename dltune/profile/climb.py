@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dltune.documents.profile import Placement
+from dltune.schemas.profile import Placement
 from dltune.stats.samples import relative_spread
 
 Case = tuple[int, Placement]

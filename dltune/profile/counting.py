@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.documents import profile as doc
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
-from dltune.machine.perf.events import Event
 from dltune.profile.climb import Case
+from dltune.schemas import profile as doc
 from dltune.stats.samples import relative_spread
+from dltune.system.perf.events import Event
 
 # what the kernel also accounts for by thread and process, and where
 _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {

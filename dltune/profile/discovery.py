@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dltune.documents.profile import SERVERS, job, task
 from dltune.job.record import Record, main_graph, span, step_graphs
+from dltune.schemas.profile import SERVERS, job, task
 
 # executions of the main step under the job's own settings: the first few warm up
 WARM_UP, OWN = 3, 12

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from dltune import __version__
-from dltune.documents import files
-from dltune.documents import profile as doc
-from dltune.documents.calls import Calls
-from dltune.documents.compiled import Compiled
-from dltune.documents.machine import Machine
-from dltune.documents.roofs import Roofs
-from dltune.documents.sections.settings import SettingsPlan
+from dltune.base import files
 from dltune.job import messages
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import breakdown
@@ -25,6 +19,12 @@ from dltune.profile.counting import Counting
 from dltune.profile.links import links
 from dltune.profile.peers import Meeting
 from dltune.profile.python_lines import PythonLines
+from dltune.schemas import profile as doc
+from dltune.schemas.calls import Calls
+from dltune.schemas.compiled import Compiled
+from dltune.schemas.machine import Machine
+from dltune.schemas.roofs import Roofs
+from dltune.schemas.sections.settings import SettingsPlan
 from dltune.stats.samples import relative_spread, summary
 
 # Python's share of a step's wall time from which on it is worth a look

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from dltune.documents.profile import Ratio
 from dltune.job import messages
+from dltune.schemas.profile import Ratio
 from dltune.stats.unpaired import unpaired_ratio
 
 # each of the two goes on for so many steps and seconds, or for so many steps once these are over

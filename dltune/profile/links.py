@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dltune.documents.profile import Link, Step
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
+from dltune.schemas.profile import Link, Step
 
 # what a cause must leave unexplained at most, of what another leaves, to be taken in its place
 CLEARLY = 0.8

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dltune.documents.profile import tasks
 from dltune.job import messages
 from dltune.job.record import Record
+from dltune.schemas.profile import tasks
 
 Meeting = tuple[str, str, str]  # rendezvous, sender, receiver
 

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from dltune.documents.profile import Line
 from dltune.job.stacks import Frame, NoStack, calls_torch, own_line, stacks
-from dltune.machine.checks.py_spy import usable
-from dltune.proc.process import exists
+from dltune.schemas.profile import Line
+from dltune.system.checks.py_spy import usable
+from dltune.system.proc.process import exists
 
 # looks at a job; from one to the next some steps pass, in no less and no more than these seconds
 LOOKS = 30

@@ -9,10 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile, Ratio, tasks
-from dltune.documents.roofs import Roofs
-from dltune.documents.sections.settings import SettingsPlan
 from dltune.frameworks.capabilities import framework
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, hopeless, none_found, why_no_step
@@ -20,11 +16,6 @@ from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import DETACH, REPORT, TOTALS, Orders, alternate_line, machine_lines
 from dltune.job.record import NANOSECOND, Record
 from dltune.job.unreported import require_all_reported
-from dltune.machine import cpulist
-from dltune.machine.perf import events as perf_events
-from dltune.machine.placement import cores_for, ladder, placements
-from dltune.proc.process import exists
-from dltune.proc.threads import threads as threads_of
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
@@ -33,6 +24,15 @@ from dltune.profile.flushing import Flushing
 from dltune.profile.peers import answers, peers
 from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Profile, Ratio, tasks
+from dltune.schemas.roofs import Roofs
+from dltune.schemas.sections.settings import SettingsPlan
+from dltune.system import cpulist
+from dltune.system.perf import events as perf_events
+from dltune.system.placement import cores_for, ladder, placements
+from dltune.system.proc.process import exists
+from dltune.system.proc.threads import threads as threads_of
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05

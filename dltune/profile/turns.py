@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from dltune.documents.profile import Ratio
 from dltune.job import messages
+from dltune.schemas.profile import Ratio
 from dltune.stats.signs import paired_ratio
 
 # pairs of steps to compare: at most, at least, and the seconds after which the least is enough

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.documents.plan import Plan
-from dltune.documents.profile import Profile, Step
-from dltune.documents.sections.threads import Threads
-from dltune.errors import DltuneError
-from dltune.graph import profiled
-from dltune.graph.liveness import lives
-from dltune.machine.known import KNOWN
-from dltune.planners.plan import in_order
-from dltune.planners.registry import planner
-from dltune.planners.threads.decide import planned
-from dltune.planners.threads.replay import replayed
-from dltune.planners.threads.strategies import per_instance, per_type
+from dltune.base.errors import DltuneError
+from dltune.plan.plan import in_order
+from dltune.plan.registry import planner
+from dltune.plan.threads.decide import planned
+from dltune.plan.threads.replay import replayed
+from dltune.plan.threads.strategies import per_instance, per_type
 from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
-from dltune.workload.calibration import Calibration, calibrated
-from dltune.workload.transfer import transferred
-from dltune.workload.workload import Outcome, Workload
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import Profile, Step
+from dltune.schemas.sections.threads import Threads
+from dltune.simulate.graph import profiled
+from dltune.simulate.graph.liveness import lives
+from dltune.simulate.workload.calibration import Calibration, calibrated
+from dltune.simulate.workload.transfer import transferred
+from dltune.simulate.workload.workload import Outcome, Workload
+from dltune.system.known import KNOWN
 
 STRATEGY_3 = "per-type+co-run"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dltune.documents import files
-from dltune.documents.bench import Bench
-from dltune.documents.plan import Plan, first
-from dltune.documents.profile import Profile
-from dltune.planners.plan import with_sections
+from dltune.base import files
+from dltune.plan.plan import with_sections
+from dltune.schemas.bench import Bench
+from dltune.schemas.plan import Plan, first
+from dltune.schemas.profile import Profile
 from dltune.views import Context
 
 

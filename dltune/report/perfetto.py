@@ -17,16 +17,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dltune.documents.plan import Plan
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
-from dltune.planners.plan import in_order
-from dltune.planners.registry import planner
+from dltune.base.errors import UsageError
+from dltune.base.visible import visible
+from dltune.plan.plan import in_order
+from dltune.plan.registry import planner
 from dltune.report.execution import Execution, executions, live_bytes
 from dltune.report.pairing import plan_of
 from dltune.report.timeline import Slice, Timeline, corunning
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Schedule
-from dltune.visible import visible
 
 NAME = 200  # characters of a slice's name, and of its op's key in the arguments
 KEY = 1000

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune import extensions
-from dltune.documents import files
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
 from dltune.extensions import DocumentKind
 from dltune.views import Context, Loaded
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dltune.base.tables import (
+    Bar,
+    Cell,
+    Drawn,
+    Figure,
+    Key,
+    Prose,
+    Table,
+)
 from dltune.report.charts.marks import bar
 from dltune.report.markup import Markup, rendered, short, tag
-from dltune.tables import Bar, Cell, Drawn, Figure, Key, Prose, Table
 
 # rows from which on a table has a field to filter it by
 FILTERED = 8

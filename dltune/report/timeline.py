@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from dltune.documents.profile import Step
+from dltune.schemas.profile import Step
 from dltune.simulate import engine
 
 NANOSECONDS = 1e9

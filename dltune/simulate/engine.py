@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dltune.documents.machine import Machine
-from dltune.graph.csr import CSR, Integers, Numbers
+from dltune.schemas.machine import Machine
 from dltune.simulate import simulate_binding as binding
+from dltune.simulate.graph.csr import CSR, Integers, Numbers
 from dltune.simulate.work import CorunWork, FifoWork, bits, topology
 
 

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.documents.machine import Machine
-from dltune.documents.sections.threads import Candidate
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
+from dltune.schemas.machine import Machine
+from dltune.schemas.sections.threads import Candidate
 from dltune.simulate import simulate_binding as binding
 
 MAX_CORES = 1024  # corun.h's kMaxCores

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from dltune.documents.profile import Samples
+from dltune.schemas.profile import Samples
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from dltune.documents.profile import Framework
+from dltune.schemas.profile import Framework
 from dltune.tune.candidate import Candidate
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 
-from dltune.proc import tree
+from dltune.system.proc import tree
 
 
 def freeze(session: int) -> None:

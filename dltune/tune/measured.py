@@ -16,21 +16,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.bench.allotment import FIRST_EXECUTIONS, WARM_UP, Allotment, first_turn
-from dltune.bench.step_barrier import JobEndedError
-from dltune.documents.profile import Framework
-from dltune.documents.sections.settings import Choice
-from dltune.errors import DltuneError, UsageError
-from dltune.machine.free_memory import free_bytes, used_bytes
-from dltune.planners.settings.applied import as_it_is
-from dltune.planners.settings.launcher import starts_ranks
-from dltune.planners.settings.setting import Circumstances
+from dltune.base.errors import DltuneError, UsageError
+from dltune.plan.settings.applied import as_it_is
+from dltune.plan.settings.launcher import starts_ranks
+from dltune.plan.settings.setting import Circumstances
+from dltune.schemas.profile import Framework
+from dltune.schemas.sections.settings import Choice
+from dltune.system.free_memory import free_bytes, used_bytes
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.guardian import Guardian
 from dltune.tune.refusal import TOO_SELDOM, RefusedError, ended, failed, no_effect
 from dltune.tune.starting import Starting, launch
 from dltune.tune.tried import Tried
+from dltune.turns.allotment import (
+    FIRST_EXECUTIONS,
+    WARM_UP,
+    Allotment,
+    first_turn,
+)
+from dltune.turns.step_barrier import JobEndedError
 
 # about how long a turn is, in seconds; and the steps of it that count, for steps up to LONG seconds
 # and for longer ones: short turns and many of them decide sooner than long ones. What a job loses

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dltune.documents.sections.settings import Choice
-from dltune.errors import DltuneError, JobFailed, UsageError
+from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.job.last_words import last_lines
+from dltune.schemas.sections.settings import Choice
 from dltune.tune.candidate import Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.tried import Tried

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune import __version__
-from dltune.documents import files, tune
-from dltune.documents.files import Output
-from dltune.documents.profile import Framework
-from dltune.documents.tune import Trial, Tune
-from dltune.errors import UsageError
-from dltune.planners.settings.effects import in_words
-from dltune.planners.settings.setting import Circumstances
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.files import Output
+from dltune.plan.settings.effects import in_words
+from dltune.plan.settings.setting import Circumstances
+from dltune.schemas import tune
+from dltune.schemas.profile import Framework
+from dltune.schemas.tune import Trial, Tune
 from dltune.tune.space import Offer
 
 

@@ -28,9 +28,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.sections.settings import Verdict
-from dltune.documents.tune import Trial
-from dltune.planners.settings.effects import in_words
+from dltune.plan.settings.effects import in_words
+from dltune.schemas.sections.settings import Verdict
+from dltune.schemas.tune import Trial
 from dltune.tune import verdict
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added
 from dltune.tune.evaluator import Evaluator, Refused

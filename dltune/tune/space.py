@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dltune.documents.sections.settings import Choice, Kind, Untried
-from dltune.errors import UsageError
-from dltune.planners.settings.applied import set_by_user
-from dltune.planners.settings.setting import Circumstances, Setting
-from dltune.planners.settings.space import SPACE, by_name
+from dltune.base.errors import UsageError
+from dltune.plan.settings.applied import set_by_user
+from dltune.plan.settings.setting import Circumstances, Setting
+from dltune.plan.settings.space import SPACE, by_name
+from dltune.schemas.sections.settings import Choice, Kind, Untried
+from dltune.simulate.workload import uniform
 from dltune.tune.candidate import KINDS, Candidate, Option
-from dltune.workload import uniform
 
 _THREADS = "threads"
 

@@ -8,17 +8,17 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dltune.bench.step_barrier import BRIEFLY
-from dltune.errors import DltuneError, UsageError
+from dltune.base.errors import DltuneError, UsageError
 from dltune.job import rendezvous
 from dltune.job.launch import Job
-from dltune.planners.settings.applied import Applied, means_of
-from dltune.planners.settings.setting import Circumstances
+from dltune.plan.settings.applied import Applied, means_of
+from dltune.plan.settings.setting import Circumstances
 from dltune.tune import frozen
 from dltune.tune.candidate import Candidate
 from dltune.tune.guardian import Guardian
 from dltune.tune.refusal import RefusedError, ended, failed
 from dltune.tune.tried import Tried
+from dltune.turns.step_barrier import BRIEFLY
 
 
 @dataclass

@@ -6,23 +6,23 @@ import contextlib
 import itertools
 from collections.abc import Callable
 
-from dltune.bench.step_barrier import StepBarrier, Taken
-from dltune.bench.steps import StepGraphs
-from dltune.documents.sections.settings import Choice
-from dltune.errors import DltuneError
+from dltune.base.errors import DltuneError
 from dltune.job import messages
 from dltune.job.diagnosis import why_no_step
 from dltune.job.launch import Event, Process
 from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import NANOSECOND, Record
-from dltune.machine.ranks import local_rank
-from dltune.planners.settings.applied import Applied, variables
-from dltune.planners.settings.enforce import Settings
-from dltune.planners.settings.setting import Circumstances
-from dltune.planners.settings.space import by_name
-from dltune.proc.maps import mappings
+from dltune.plan.settings.applied import Applied, variables
+from dltune.plan.settings.enforce import Settings
+from dltune.plan.settings.setting import Circumstances
+from dltune.plan.settings.space import by_name
 from dltune.profile import breakdown
+from dltune.schemas.sections.settings import Choice
+from dltune.system.proc.maps import mappings
+from dltune.system.ranks import local_rank
 from dltune.tune import frozen
+from dltune.turns.step_barrier import StepBarrier, Taken
+from dltune.turns.steps import StepGraphs
 
 _DISCOVERING, _STANDING = 1, 2
 # of a step, that it may wait for its data before this is taken for what decides how long it takes

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.documents.sections.settings import Measured, Verdict
+from dltune.schemas.sections.settings import Measured, Verdict
 from dltune.stats.anytime import anytime_ratio
 from dltune.stats.interval import Interval
 from dltune.stats.signs import sign_test

@@ -18,9 +18,9 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 SOURCES = {
     "the options of dltune's commands": commands,
     "dltune/findings": findings,
-    "dltune/planners/settings/space": settings,
-    "dltune/machine/perf": events,
-    "dltune/documents": formats,
+    "dltune/plan/settings/space": settings,
+    "dltune/system/perf": events,
+    "dltune/schemas": formats,
 }
 
 

@@ -15,7 +15,7 @@ from typing import IO
 
 import psutil
 
-from dltune.proc.process import cpu_seconds
+from dltune.system.proc.process import cpu_seconds
 from symptoms.circumstances import favour
 
 WARM = 0.3  # of what the clock told is left out: what TensorFlow builds, caches that fill

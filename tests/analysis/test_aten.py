@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.analysis import flops
-from dltune.documents.profile import Op
+from dltune.schemas.profile import Op
 
 
 def op(key: str, output_bytes: int = 0) -> Op:

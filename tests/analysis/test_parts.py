@@ -7,7 +7,7 @@ import pytest
 from synthetic import machine, network, node, op
 
 from dltune.analysis.parts import measured, unmeasured
-from dltune.documents.profile import Framework, Part
+from dltune.schemas.profile import Framework, Part
 
 
 @pytest.mark.parametrize(

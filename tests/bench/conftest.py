@@ -9,7 +9,7 @@ sys.path.append(str(Path(__file__).parent))
 
 import pretended
 
-from dltune.bench import step_barrier
+from dltune.turns import step_barrier
 
 
 @pytest.fixture

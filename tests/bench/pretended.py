@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.sections.threads import Threads, Uniform
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.job.orders import Orders
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.sections.threads import Threads, Uniform
 
 
 class Clock:

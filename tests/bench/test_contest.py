@@ -9,11 +9,11 @@ import pytest
 import synthetic
 from pretended import Clock, PretendedJob, plan, setting
 
+from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.bench import contest
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.cli import progress
-from dltune.errors import DltuneError, JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
 

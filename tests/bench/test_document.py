@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.bench.document import summary
-from dltune.documents.bench import Turn
+from dltune.schemas.bench import Turn
 
 
 def turns(*medians: float) -> list[Turn]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyperf
 import pytest
 
+from dltune.base.errors import UsageError
 from dltune.bench import pyperf_file
 from dltune.bench.pyperf_file import encode
-from dltune.errors import UsageError
 
 CIRCUMSTANCES = {
     "cpu_model": "Some CPU",

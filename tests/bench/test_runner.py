@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
-from dltune.bench import step_barrier as module
-from dltune.bench.allotment import LEAST_STEPS, first_turn
+from dltune.base.errors import UsageError
 from dltune.bench.runner import Runner
-from dltune.bench.step_barrier import JobEndedError
-from dltune.documents.sections.settings import Choice, SettingsPlan
-from dltune.documents.sections.threads import OpPlan, Uniform
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
-from dltune.planners.plan import with_sections
+from dltune.plan.plan import with_sections
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.sections.threads import OpPlan, Uniform
+from dltune.turns import step_barrier as module
+from dltune.turns.allotment import LEAST_STEPS, first_turn
+from dltune.turns.step_barrier import JobEndedError
 
 MACHINE = synthetic.machine(2)
 

@@ -6,15 +6,21 @@ import msgspec
 import pytest
 import synthetic
 
+from dltune.base.errors import UsageError
 from dltune.bench.document import chosen
 from dltune.bench.settings import on_part, settings, usual
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.sections.settings import Choice, SettingsPlan
-from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
-from dltune.documents.sections.transfers import Receiver, Transfers
-from dltune.errors import UsageError
-from dltune.planners.plan import with_sections
-from dltune.planners.settings.applied import NOTHING, Applied, applied
+from dltune.plan.plan import with_sections
+from dltune.plan.settings.applied import NOTHING, Applied, applied
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.sections.threads import (
+    Candidate,
+    OpPlan,
+    Prediction,
+    Threads,
+    Uniform,
+)
+from dltune.systems.transfers.section import Receiver, Transfers
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
 PREDICTIONS = tuple(

@@ -11,13 +11,13 @@ from pretended import Clock, PretendedJob, plan, setting
 from served import SERVER, WORKER, device
 from told import MS, plugin
 
+from dltune.base.errors import UsageError
 from dltune.bench.contest import Contest
 from dltune.bench.runner import Runner
-from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
-from dltune.errors import UsageError
 from dltune.job import messages
 from dltune.job.record import Record
-from dltune.planners.plan import with_sections
+from dltune.plan.plan import with_sections
+from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
 MACHINE = synthetic.machine(2)
 SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))

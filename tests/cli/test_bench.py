@@ -14,13 +14,13 @@ import synthetic
 
 from dltune.bench.document import summary
 from dltune.cli.tables import show_view
-from dltune.documents.bench import SCHEMA as BENCH_SCHEMA
-from dltune.documents.bench import Bench, Setting, Turn
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.profile import Framework
-from dltune.documents.sections.threads import Prediction, Threads, Uniform
-from dltune.machine import topology
 from dltune.report.kinds.bench import view
+from dltune.schemas.bench import SCHEMA as BENCH_SCHEMA
+from dltune.schemas.bench import Bench, Setting, Turn
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.profile import Framework
+from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.system import topology
 from dltune.views import Context
 
 

@@ -15,12 +15,12 @@ import pytest
 from observations import observation, python
 from synthetic import machine, network
 
-from dltune.documents import diagnosis as documents
-from dltune.documents.finding import Finding
-from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas import diagnosis as documents
+from dltune.schemas.finding import Finding
+from dltune.schemas.sections.settings import Choice, SettingsPlan
 
 GROWS = "kept = []\nimport time\nwhile True: kept.append(bytearray(1 << 20)); time.sleep(0.02)"
 

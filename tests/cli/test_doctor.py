@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from dltune.base.errors import UsageError
 from dltune.cli import cli, doctor
-from dltune.documents import roofs
-from dltune.errors import UsageError
-from dltune.machine.checks import Check
-from dltune.machine.roofs import kept
+from dltune.schemas import roofs
+from dltune.system.checks import Check
+from dltune.system.roofs import kept
 
 CHECKS = [
     Check("cores", "ok", "2 cores"),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from repository import git
 
-from dltune.documents import gate as doc
 from dltune.gate import history
+from dltune.schemas import gate as doc
 
 QUICK = "budget = 20\nconfidence = 0.5\nmetrics.page_faults = { ratio = 1.5 }\n"
 TOUCH = "x = bytearray(20000 * 4096)\nfor i in range(20000): x[i * 4096] = 1\n"

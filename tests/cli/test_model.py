@@ -11,7 +11,7 @@ import msgspec
 import profile_lawful
 import pytest
 
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
 
 
 def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

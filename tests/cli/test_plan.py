@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.profile import Profile
-from dltune.planners import plan as plan_document
+from dltune.plan import plan as plan_document
+from dltune.schemas.profile import Profile
 
 
 def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

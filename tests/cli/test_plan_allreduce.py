@@ -12,13 +12,13 @@ import pytest
 import synthetic
 import synthetic_ranks
 
-from dltune.documents import files
-from dltune.documents.horovod import Horovod
-from dltune.documents.profile import Profile
-from dltune.documents.sections.allreduce import AllreducePlan
-from dltune.documents.sections.threads import Prediction, Threads, Uniform
-from dltune.planners import plan as plan_document
-from dltune.planners.plan import bare
+from dltune.base import files
+from dltune.plan import plan as plan_document
+from dltune.plan.plan import bare
+from dltune.schemas.profile import Profile
+from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.systems.ranks.allreduce.section import AllreducePlan
+from dltune.systems.ranks.schemas.horovod import Horovod
 
 MACHINE = synthetic.machine(2)
 

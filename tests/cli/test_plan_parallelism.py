@@ -14,10 +14,10 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.operators import Dimension
-from dltune.documents.sections.parallelism import Parallelism
-from dltune.documents.topology import Link
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.systems.parallelism.schemas.operators import Dimension
+from dltune.systems.parallelism.schemas.strategy import Parallelism
+from dltune.systems.parallelism.schemas.topology import Link
 
 
 def dltune(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

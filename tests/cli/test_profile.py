@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner
 from synthetic import machine, node, op, profile
 
+from dltune.base.errors import UsageError
+from dltune.base.tables import Table, columns
 from dltune.cli import cli, interrupts
 from dltune.cli.profile import show_profile
 from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
-from dltune.documents.profile import Memory
-from dltune.errors import UsageError
-from dltune.model.scaling import Law
 from dltune.profile.session import Progress
-from dltune.tables import Table, columns
+from dltune.schemas.profile import Memory
+from dltune.simulate.model.scaling import Law
 
 
 def shown(capsys, made, **changes) -> str:

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 
 import exhibits
 
-from dltune.documents.profile import Profile
+from dltune.schemas.profile import Profile
 
 
 def dltune(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

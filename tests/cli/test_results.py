@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dltune.base.errors import UsageError
 from dltune.cli import cli
-from dltune.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.sections.settings import Choice, SettingsPlan
-from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
-from dltune.machine import topology
-from dltune.planners.plan import bare
+from dltune.plan.plan import bare
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.sections.threads import (
+    Candidate,
+    OpPlan,
+    Prediction,
+    Threads,
+    Uniform,
+)
+from dltune.system import topology
 
 
 def dry_run(folder: Path, *, corun: bool) -> dict[str, str]:

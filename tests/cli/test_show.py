@@ -12,9 +12,15 @@ from click.testing import CliRunner
 from keyed import keyed
 from synthetic import machine, node, profile
 
+from dltune.base.errors import UsageError
 from dltune.cli import cli
-from dltune.documents.profile import Counters, Line, Part, Ratio, Total
-from dltune.errors import UsageError
+from dltune.schemas.profile import (
+    Counters,
+    Line,
+    Part,
+    Ratio,
+    Total,
+)
 
 CLOCK = {"page-faults": 3.0, "context-switches": 0.2, "task-clock": 38e-3}
 PMU = {**CLOCK, "instructions": 9e7, "cycles": 6e7, "LLC-load-misses": 1e4, "LLC-loads": 1e5}

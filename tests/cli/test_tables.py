@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dltune.base.tables import Course, Series
 from dltune.cli.tables import COLUMNS, show_body
-from dltune.tables import Course, Series
 
 
 def test_a_course_is_a_line_of_blocks_for_each_series(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,14 +11,20 @@ import pytest
 
 from dltune.cli import tune_tables
 from dltune.cli.tune_live import View
-from dltune.documents import tune
-from dltune.documents.profile import Framework
-from dltune.documents.sections.io import IoPlan
-from dltune.documents.sections.settings import Choice, Effect, Measured, SettingsPlan, Untried
-from dltune.documents.tune import Trial, Tune
-from dltune.machine import topology
-from dltune.planners import plan as plans
-from dltune.planners.duration import written
+from dltune.plan import plan as plans
+from dltune.plan.duration import written
+from dltune.schemas import tune
+from dltune.schemas.profile import Framework
+from dltune.schemas.sections.settings import (
+    Choice,
+    Effect,
+    Measured,
+    SettingsPlan,
+    Untried,
+)
+from dltune.schemas.tune import Trial, Tune
+from dltune.system import topology
+from dltune.systems.lmdb.section import IoPlan
 from dltune.tune import saved
 from dltune.tune.search import Progress
 

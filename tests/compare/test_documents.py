@@ -13,10 +13,10 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 import exhibits
 import synthetic
 
+from dltune.base.errors import UsageError
 from dltune.compare import benches, profiles
 from dltune.compare.reading import compared
-from dltune.documents.profile import Framework, Profile, Samples
-from dltune.errors import UsageError
+from dltune.schemas.profile import Framework, Profile, Samples
 
 
 def slowed(profile: Profile, kind: str, factor: float) -> Profile:

@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from dltune.compare.noise import Pair, intervals
-from dltune.documents.profile import OpTime
+from dltune.schemas.profile import OpTime
 from dltune.stats.samples import relative_spread
 
 

@@ -15,15 +15,21 @@ import pytest
 from profiled_jobs import Done
 from running import remaining, with_argument
 
-from dltune.documents import bench as benches
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.profile import Profile
-from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
-from dltune.machine import topology
+from dltune.schemas import bench as benches
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.profile import Profile
+from dltune.schemas.sections.threads import (
+    Candidate,
+    OpPlan,
+    Prediction,
+    Threads,
+    Uniform,
+)
+from dltune.system import topology
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 TAPE = [sys.executable, str(JOBS / "gradient_tape.py")]
 GAN = [sys.executable, str(JOBS / "gan.py")]
 

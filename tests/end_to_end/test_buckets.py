@@ -12,11 +12,11 @@ import pytest
 from profiled_jobs import JOBS, profile
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.documents.profile import ALLREDUCE, Profile
-from dltune.documents.sections.buckets import Buckets, Model, filled
-from dltune.documents.sections.settings import SettingsPlan
-from dltune.machine import topology
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas.profile import ALLREDUCE, Profile
+from dltune.schemas.sections.settings import SettingsPlan
+from dltune.system import topology
+from dltune.systems.ranks.buckets.section import Buckets, Model, filled
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 

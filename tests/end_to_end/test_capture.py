@@ -15,7 +15,7 @@ from dltune.job.orders import Orders
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 SIZE = 64
 BYTES = SIZE * SIZE * 4
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from profiled_jobs import Done
 
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile
-from dltune.machine.perf import events, probe
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile
+from dltune.system.perf import events, probe
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 SOFTWARE = ("task-clock", "minor-faults", "major-faults", "context-switches", "cpu-migrations")
 
 
@@ -154,7 +154,7 @@ def test_unknown_events_are_refused_with_near_matches(
 def test_an_ordinary_user_is_told_what_may_not_be_counted() -> None:
     """From paranoid level 2 on, an ordinary user cannot count what happens in the kernel."""
     code = (
-        "from dltune.machine.perf import presets\n"
+        "from dltune.system.perf import presets\n"
         "from dltune.errors import UsageError\n"
         "import os; os.setgid(65534); os.setuid(65534)\n"
         "try: print('\\n'.join((presets.choose('software')[1], presets.choose('cs')[1])))\n"

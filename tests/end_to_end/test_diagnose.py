@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents import diagnosis as documents
-from dltune.documents.sections.settings import Choice, SettingsPlan
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas import diagnosis as documents
+from dltune.schemas.sections.settings import Choice, SettingsPlan
 
 pytestmark = pytest.mark.tensorflow
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dltune.analysis.batch_norm import pieces
-from dltune.documents import profile as documents
+from dltune.schemas import profile as documents
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parent.parent / "jobs" / "normalised.py"
+JOB = Path(__file__).parents[1] / "jobs" / "normalised.py"
 
 
 def dltune(*arguments: object) -> str:

@@ -12,11 +12,11 @@ import pytest
 from repository import git
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.documents import gate as doc
+from dltune.schemas import gate as doc
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 SCRIPTS = JOBS.parent.parent / "scripts"
 CONFIG = """
 rounds_per_launch = 2

@@ -32,21 +32,21 @@ from two_ranks import (
     trained,
 )
 
-from dltune.documents.machine import Machine
-from dltune.documents.sections.allreduce import (
+from dltune.schemas.machine import Machine
+from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.system import topology
+from dltune.systems.ranks.allreduce.section import (
     Bin,
     Knobs,
     Order,
     RankCores,
     Sleeps,
 )
-from dltune.documents.sections.threads import Prediction, Threads, Uniform
-from dltune.horovod import timeline
-from dltune.machine import topology
+from dltune.systems.ranks.horovod import timeline
 
 pytestmark = pytest.mark.tensorflow
 
-ODD = Path(__file__).parent.parent / "jobs" / "horovod_odd.py"
+ODD = Path(__file__).parents[1] / "jobs" / "horovod_odd.py"
 RECORDER = ODD.with_name("allreduces.c")
 
 

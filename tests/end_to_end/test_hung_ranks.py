@@ -12,13 +12,13 @@ import pytest
 from allreduce_plans import written
 from two_ranks import Controller, Running, dltune, job, missing
 
-from dltune.documents import horovod
-from dltune.documents.sections.threads import Uniform
-from dltune.machine import topology
+from dltune.schemas.sections.threads import Uniform
+from dltune.system import topology
+from dltune.systems.ranks.schemas import horovod
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parent.parent / "jobs" / "horovod_hung.py"
+JOB = Path(__file__).parents[1] / "jobs" / "horovod_hung.py"
 # seconds until the hang is told: imports of two ranks on a loaded machine, and twice what shows it
 TOLD = 240.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.documents import io
+from dltune.schemas import io
 
 pytestmark = pytest.mark.tensorflow
 

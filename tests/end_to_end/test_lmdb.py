@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parent.parent / "jobs" / "lmdb_resnet.py"
+JOB = Path(__file__).parents[1] / "jobs" / "lmdb_resnet.py"
 RECORDS, BATCH, STEPS = 80, 16, 12  # two epochs and a half; 80 is a multiple of 16, as Keras wants
 
 
@@ -64,7 +64,7 @@ def test_losses_are_those_of_py_lmdb_bit_for_bit(
 
 FAULTS = """
 import ctypes, itertools, resource, sys
-from dltune.tensorflow.records import dataset
+from dltune.systems.lmdb.reader.tensorflow import dataset
 
 batches = iter(dataset(sys.argv[1], batch=8))
 next(batches)  # from here on the generator op has run

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from profiled_jobs import JOBS, JOBS_THAT_WORK
 
-from dltune.documents import profile as documents
-from dltune.memory.executor import executed
-from dltune.memory.measured import measured
+from dltune.schemas import profile as documents
+from dltune.systems.memory.model.executor import executed
+from dltune.systems.memory.model.measured import measured
 
 pytestmark = pytest.mark.tensorflow
 

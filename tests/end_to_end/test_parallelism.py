@@ -16,9 +16,9 @@ import parallel_plans
 import pytest
 from tensorflows import ROOT
 
-from dltune.documents.sections.parallelism import Parallelism
 from dltune.job import ranks
-from dltune.planners.parallelism.emit import jax_file, keras_file
+from dltune.systems.parallelism.emit import jax_file, keras_file
+from dltune.systems.parallelism.schemas.strategy import Parallelism
 
 pytestmark = [jaxes.needs_jax, pytest.mark.jax]
 JOBS = ROOT / "tests" / "jobs"

@@ -28,12 +28,12 @@ from profiled_jobs import (
 from running import remaining, with_mark
 from tensorflows import OTHER_PYTHON
 
-from dltune.documents import files
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile
-from dltune.graph.liveness import lives, peak
-from dltune.graph.profiled import graph
-from dltune.machine.placement import ladder
+from dltune.base import files
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile
+from dltune.simulate.graph.liveness import lives, peak
+from dltune.simulate.graph.profiled import graph
+from dltune.system.placement import ladder
 
 pytestmark = pytest.mark.tensorflow
 

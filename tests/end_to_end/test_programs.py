@@ -15,7 +15,7 @@ from running import interrupted
 from tensorflows import ROOT
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.machine import topology
+from dltune.system import topology
 
 sys.path.append(str(ROOT / "scripts"))
 from bench_torch_programs import PROGRAMS, command

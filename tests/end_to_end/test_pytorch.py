@@ -14,19 +14,19 @@ import pytest
 from profiled_jobs import JOBS, Done, profile, profile_of_one_that_dies
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.documents import bench as benches
-from dltune.documents import diagnosis as diagnoses
-from dltune.documents import opkey
-from dltune.documents import profile as profiles
-from dltune.documents.profile import Profile, Step
-from dltune.documents.sections.settings import Choice, SettingsPlan
 from dltune.job import messages
 from dltune.job.launch import Job
 from dltune.job.orders import Orders
-from dltune.machine import topology
-from dltune.machine.perf import events
-from dltune.planners import plan as plans
-from dltune.proc.threads import threads as threads_of
+from dltune.plan import plan as plans
+from dltune.schemas import bench as benches
+from dltune.schemas import diagnosis as diagnoses
+from dltune.schemas import opkey
+from dltune.schemas import profile as profiles
+from dltune.schemas.profile import Profile, Step
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.system import topology
+from dltune.system.perf import events
+from dltune.system.proc.threads import threads as threads_of
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 

@@ -17,23 +17,29 @@ import msgspec
 import pytest
 from running import interrupted
 
-from dltune.documents import opkey
-from dltune.documents import profile as profiles
-from dltune.documents.machine import Machine
-from dltune.documents.plan import SCHEMA, Plan
-from dltune.documents.sections.io import FilePlan, IoPlan
-from dltune.documents.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
-from dltune.io.reader.planned import AHEAD
 from dltune.job.launch import Job, Process
 from dltune.job.messages import Execution, Graph, Key
 from dltune.job.orders import Orders, machine_lines, uniform_line
-from dltune.machine import topology
-from dltune.planners import plan as plans
-from dltune.planners.threads.show import RECORD_EVERY
+from dltune.plan import plan as plans
+from dltune.plan.threads.show import RECORD_EVERY
+from dltune.schemas import opkey
+from dltune.schemas import profile as profiles
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.sections.threads import (
+    Candidate,
+    OpPlan,
+    Prediction,
+    Threads,
+    Uniform,
+)
+from dltune.system import topology
+from dltune.systems.lmdb.reader.planned import AHEAD
+from dltune.systems.lmdb.section import FilePlan, IoPlan
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 PYTHON = sys.executable
 # seconds after which a test gives up
 WAIT = 240
@@ -446,7 +452,7 @@ def test_apply_after_the_devices_exist_is_refused(tape, machine, tmp_path):
     code = (
         "import tensorflow as tf; tf.zeros(1); import dltune, pathlib\n"
         "from dltune.errors import UsageError\n"
-        "from dltune.io.reader.planned import planned_ahead\n"
+        "from dltune.systems.lmdb.reader.planned import planned_ahead\n"
         f"try: dltune.apply({str(write(plan, tmp_path / 'plan.json'))!r})\n"
         "except UsageError as e: print(e)\n"
         "print('ahead', planned_ahead(pathlib.Path('/data.mdb')))\n"

@@ -13,14 +13,14 @@ import pytest
 from settings_plans import written
 from tensorflows import THIS_AND_PROOF
 
-from dltune.documents import bench as benches
-from dltune.documents import profile as profiles
-from dltune.documents.sections.threads import Prediction, Threads, Uniform
-from dltune.planners import plan as plans
+from dltune.plan import plan as plans
+from dltune.schemas import bench as benches
+from dltune.schemas import profile as profiles
+from dltune.schemas.sections.threads import Prediction, Threads, Uniform
 
 pytestmark = pytest.mark.tensorflow
 
-SCRIPT = str(Path(__file__).parent.parent / "jobs" / "normalised_fit.py")
+SCRIPT = str(Path(__file__).parents[1] / "jobs" / "normalised_fit.py")
 JOB = (sys.executable, SCRIPT)
 CHOSEN = {
     "batch_norm": "fused",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents import opkey
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile
+from dltune.schemas import opkey
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile
 
 pytestmark = pytest.mark.tensorflow
 

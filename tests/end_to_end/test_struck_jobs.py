@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from running import MARK, remaining, with_mark
 
-from dltune.documents import files
-from dltune.documents.sections.transfers import Receiver, Transfer, Transfers
-from dltune.machine import topology
-from dltune.planners.plan import bare
+from dltune.base import files
+from dltune.plan.plan import bare
+from dltune.system import topology
+from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
 pytestmark = pytest.mark.tensorflow
 

@@ -16,9 +16,9 @@ import pytest
 from tensorflows import ROOT
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.documents.sections.parallelism import Parallelism
 from dltune.job import ranks
-from dltune.planners.parallelism.emit import torch_file
+from dltune.systems.parallelism.emit import torch_file
+from dltune.systems.parallelism.schemas.strategy import Parallelism
 
 pytestmark = [needs_torch]
 JOB = ROOT / "tests" / "jobs" / "torch_fit.py"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents.profile import load, task, tensor
 from dltune.job import messages
 from dltune.job.launch import Event, Job, Process
 from dltune.job.orders import Orders
+from dltune.schemas.profile import load, task, tensor
 
 pytestmark = pytest.mark.tensorflow
 

@@ -12,11 +12,11 @@ import pytest
 from running import remaining, with_argument
 from settings_plans import section
 
-from dltune.documents.sections.settings import Choice, Effect, SettingsPlan
+from dltune.schemas.sections.settings import Choice, Effect, SettingsPlan
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parent.parent / "jobs"
+JOBS = Path(__file__).parents[1] / "jobs"
 KEPT = Choice("onednn_primitives", "kept")
 
 

@@ -9,10 +9,10 @@ from observations import host, observation, process
 from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
-from dltune.documents import io
-from dltune.documents.finding import Finding
-from dltune.documents.profile import Part, Profile
 from dltune.findings.evidence import Evidence
+from dltune.schemas import io
+from dltune.schemas.finding import Finding
+from dltune.schemas.profile import Part, Profile
 
 replace = msgspec.structs.replace
 PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)

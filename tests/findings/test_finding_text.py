@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.documents.diagnosis import Step
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.findings.finding_text import format_gain, suggest_next, to_sentence
+from dltune.schemas.diagnosis import Step
+from dltune.schemas.finding import Finding, Gain
 
 
 @pytest.mark.parametrize(

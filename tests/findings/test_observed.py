@@ -10,10 +10,10 @@ from observations import BUSY, MIB, graphs, host, observation, process, python
 from synthetic import machine, profile
 
 from dltune.analysis.figures import analyse
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.profile import Part, Ratio
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.profile import Part, Ratio
+from dltune.schemas.sections.settings import Choice
 
 
 def found(**more: object) -> Finding:

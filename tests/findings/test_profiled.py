@@ -12,8 +12,10 @@ from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
 from dltune.analysis.parts import wall
-from dltune.documents.finding import Finding
-from dltune.documents.profile import (
+from dltune.findings.diagnosis import diagnose
+from dltune.findings.evidence import Evidence
+from dltune.schemas.finding import Finding
+from dltune.schemas.profile import (
     ALLREDUCE,
     Collective,
     Counters,
@@ -24,9 +26,7 @@ from dltune.documents.profile import (
     Samples,
     Settings,
 )
-from dltune.documents.sections.settings import Choice
-from dltune.findings.diagnosis import diagnose
-from dltune.findings.evidence import Evidence
+from dltune.schemas.sections.settings import Choice
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dltune import extensions, findings
-from dltune.documents.finding import Finding
 from dltune.extensions import Extension
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules, rules, sort_by_cost
+from dltune.schemas.finding import Finding
 
 
 def test_every_file_with_a_rule_is_looked_at():
@@ -119,7 +119,7 @@ def test_other_packages_can_add_rules(
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "hot_cpu.py").write_text(
-        "from dltune.documents.finding import Finding\n"
+        "from dltune.schemas.finding import Finding\n"
         "from dltune.findings.rule import rule\n\n"
         "@rule('hot-cpu', 'cores', summary='The CPU is hot.', fix='Cool it.', order=1)\n"
         "def find(evidence):\n"

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from looked import looked
 
-from dltune.documents import io
-from dltune.documents.finding import Finding
 from dltune.findings.evidence import Evidence
+from dltune.schemas import io
+from dltune.schemas.finding import Finding
 
 MIB = 1 << 20
 PLACE = io.Storage("8:1", "/", "/dev/sda", "ext4", 131072, True, "none", 64, True)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents import profile
 from dltune.findings.registry import rules
 from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
-from dltune.planners.settings.space import SPACE
-from dltune.planners.threads.emit import FORMATS
+from dltune.plan.settings.space import SPACE
+from dltune.plan.threads.emit import FORMATS
+from dltune.schemas import profile
 
 PACKAGE = Path(__file__).parents[2] / "dltune"
 # code for one framework, which names that framework

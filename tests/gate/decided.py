@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dltune.documents import gate as doc
-from dltune.documents.machine import SCHEMA as MACHINE
-from dltune.documents.machine import Core, Machine
+from dltune.schemas import gate as doc
+from dltune.schemas.machine import SCHEMA as MACHINE
+from dltune.schemas.machine import Core, Machine
 
 HERE = Machine(MACHINE, "made up", (Core((0,), 0, 0, 0), Core((1,), 0, 0, 0)))
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import decided
 import pytest
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import alike as module
 from dltune.gate import whole, worktrees
 from dltune.gate.alike import alike
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import measure
 from dltune.gate.side import Side, in_checkout
-from dltune.machine import allocators
+from dltune.system import allocators
 
 SIDES = [Side(name, name, ("python", "train.py"), Path()) for name in ("base", "head")]
 TIME = (Limit("time", ratio=1.1),)

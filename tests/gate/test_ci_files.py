@@ -14,10 +14,10 @@ import pytest
 import yaml
 from repository import git
 
-from dltune.documents import gate as doc
 from dltune.gate import history
+from dltune.schemas import gate as doc
 
-CI = Path(__file__).parent.parent.parent / "docs" / "ci"
+CI = Path(__file__).parents[2] / "docs" / "ci"
 QUICK = "budget = 20\nconfidence = 0.5\nmetrics.page_faults = { ratio = 1.5 }\n"
 TOUCH = "x = bytearray(20000 * 4096)\nfor i in range(20000): x[i * 4096] = 1\n"
 JOB = "python job.py 'two words'"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate.config import Config, Limit, load, parse
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.documents.io import Pressure
 from dltune.gate import disturbance
 from dltune.gate.disturbance import Disturbance
+from dltune.schemas.io import Pressure
 
 
 class Machine:

@@ -9,8 +9,8 @@ import decided
 import msgspec
 import pytest
 
-from dltune.documents import gate as doc
 from dltune.gate import drift, figures, history
+from dltune.schemas import gate as doc
 
 SPREAD = 0.049  # of the log ratio of launches: docs/explanation/decisions/gate-launches.md
 

@@ -13,13 +13,13 @@ import decided
 import msgspec
 import pytest
 
-from dltune.documents import gate as doc
-from dltune.documents.plan import SCHEMA as PLAN
-from dltune.documents.plan import Plan
-from dltune.documents.sections.threads import Prediction, Threads, Uniform
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import against, documents, history, pyperf_file
 from dltune.gate.config import Config, Limit
+from dltune.schemas import gate as doc
+from dltune.schemas.plan import SCHEMA as PLAN
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.threads import Prediction, Threads, Uniform
 
 pyperf = pytest.importorskip("pyperf")
 

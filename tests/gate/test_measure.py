@@ -8,7 +8,7 @@ from pathlib import Path
 import decided
 import pytest
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import measure
 from dltune.gate.side import Side

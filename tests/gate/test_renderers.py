@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.documents import gate as doc
+from dltune.base.visible import visible
 from dltune.gate import figures, formats, history, trend
-from dltune.visible import visible
+from dltune.schemas import gate as doc
 
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTILE)
 

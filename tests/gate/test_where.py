@@ -10,14 +10,14 @@ import decided
 import msgspec
 import pytest
 
-from dltune.documents import gate as doc
-from dltune.documents.gate import Slower
 from dltune.gate import figures, formats, where, worktrees
 from dltune.gate.ab import ab
 from dltune.gate.config import Config, Limit
 from dltune.gate.where import slower
-from dltune.machine import topology
-from dltune.machine.checks.py_spy import usable
+from dltune.schemas import gate as doc
+from dltune.schemas.gate import Slower
+from dltune.system import topology
+from dltune.system.checks.py_spy import usable
 
 JOB = """
 import time

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import instructions, whole
 from dltune.gate.side import Side
-from dltune.machine.perf import syscall
-from dltune.machine.perf.events import SOFTWARE
-from dltune.proc import stat, tree
-from dltune.proc.stat import Stat
+from dltune.system.perf import syscall
+from dltune.system.perf.events import SOFTWARE
+from dltune.system.proc import stat, tree
+from dltune.system.proc.stat import Stat
 
 PAGES = 5000
 # a fault for each page: huge ones are not wanted

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.gate import worktrees
 from dltune.gate.side import in_checkout, require_on_path, require_own_files, with_program
 

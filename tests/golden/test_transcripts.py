@@ -11,10 +11,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from transcripts import HERE, commands, rerun
-
 from dltune.documents import profile
 from dltune.machine import topology
+from transcripts import HERE, commands, rerun
 
 TRANSCRIPTS = sorted(HERE.glob("*.txt"))
 

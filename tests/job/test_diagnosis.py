@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from told import MS, TRAINING, VALIDATION, execution, graph, record
 
-from dltune.errors import JobFailed, UsageError
+from dltune.base.errors import JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.diagnosis import KILLED, Sightings, crash_of, hopeless, none_found, why_no_step
-from dltune.machine import cgroups
+from dltune.system import cgroups
 
 PYTHON = messages.Python(1, ["python", "train.py"], "3.11.0", {})
 FAILED = messages.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or newer is needed")

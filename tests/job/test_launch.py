@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job import launch, messages
 from dltune.job.launch import Job
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from synthetic import machine
 
-from dltune.documents.sections.threads import Candidate
 from dltune.job.orders import Orders, alternate_line, grant_line, machine_lines, uniform_line
+from dltune.schemas.sections.threads import Candidate
 
 
 def test_orders_stand_between_begin_and_end():

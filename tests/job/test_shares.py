@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import synthetic
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job import messages
 from dltune.job.shares import Shares
 

@@ -57,7 +57,7 @@ def values():
 
     with lmdb.open(args.database, readonly=True, lock=False) as env, env.begin() as txn:
         if args.by == "hints":
-            from dltune.io import ReadAhead
+            from dltune.systems.lmdb.reader import ReadAhead
 
             keys = ReadAhead(args.database, positions(env.stat()["entries"])).keys()
         else:
@@ -80,13 +80,13 @@ def decode_strings(_, batch):
 
 def examples():
     if args.by == "dataset":
-        from dltune.tensorflow.records import dataset
+        from dltune.systems.lmdb.reader.tensorflow import dataset
 
         data = dataset(args.database, batch=BATCH, shuffle=args.shuffle)
         yield from data.map(decode_strings).prefetch(2)
     elif args.by == "keras":
-        from dltune.io import Records
-        from dltune.tensorflow.records import Batches
+        from dltune.systems.lmdb.reader import Records
+        from dltune.systems.lmdb.reader.tensorflow import Batches
 
         batches = Batches(Records(args.database), decode, batch=BATCH, shuffle=args.shuffle)
         while True:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dltune.native
-from dltune.errors import DltuneError
+from dltune.base.errors import DltuneError
 from dltune.native.binding import require_sizes
 from dltune.native.build import library
 

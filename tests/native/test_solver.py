@@ -12,7 +12,7 @@ import time
 import pytest
 import running
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.native import solver
 from dltune.native.solver import SolverFailed
 

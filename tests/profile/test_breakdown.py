@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import graph
 
-from dltune.documents import profile as doc
 from dltune.job import messages
 from dltune.job.record import NANOSECOND
 from dltune.profile.breakdown import PARTS, kind, parts
+from dltune.schemas import profile as doc
 
 TYPES = ("Conv2D", "IteratorGetNext", "CollectiveReduceV2", "StatefulPartitionedCall")
 OP, INPUT, COMMUNICATION, CALL = range(4)

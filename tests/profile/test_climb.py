@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import machine
 
-from dltune.machine.placement import ladder, placements
 from dltune.profile.climb import Case, Climb
+from dltune.system.placement import ladder, placements
 
 Curve = dict[Case, float]
 

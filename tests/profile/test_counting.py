@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dltune.job.messages import Thread, Totals
-from dltune.machine.perf.events import parse
 from dltune.profile.counting import Choice, Counting
+from dltune.system.perf.events import parse
 
 FAULTS, SWITCHES, CLOCK = map(parse, ("minor-faults", "context-switches", "task-clock"))
 CASE = (2, "spread")

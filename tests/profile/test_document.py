@@ -8,12 +8,12 @@ import pytest
 from synthetic import machine
 from told import MS, TRAINING, execution, graph, record
 
-from dltune.documents.profile import Profile, check
 from dltune.job import messages
 from dltune.job.record import Record
 from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
 from dltune.profile.peers import Meeting
+from dltune.schemas.profile import Profile, check
 
 
 def profile(

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import MS
 
-from dltune.documents.profile import Node, Partner, Samples, Step, Tensor
 from dltune.job import messages
 from dltune.profile.links import links
+from dltune.schemas.profile import (
+    Node,
+    Partner,
+    Samples,
+    Step,
+    Tensor,
+)
 
 SERVER, WORKER = "/job:ps/replica:0/task:{}/device:CPU:0", "/job:worker/replica:0/task:0"
 ONCE = Samples(1, 1.0, 1.0, 0.0)

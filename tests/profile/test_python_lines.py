@@ -12,9 +12,9 @@ import pytest
 
 from dltune.job import stacks
 from dltune.job.stacks import Frame, own_line
-from dltune.machine.checks.py_spy import py_spy
 from dltune.profile import python_lines
 from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
+from dltune.system.checks.py_spy import py_spy
 
 SITE = "/venv/lib/python3.11/site-packages"
 EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 53)
@@ -45,7 +45,7 @@ def test_the_innermost_line_of_the_jobs_own():
         f"{SITE}/PIL/Image.py",
         "/usr/lib/python3/dist-packages/numpy/core.py",
         "/tmp/__autograph_generated_file8hx.py",
-        "/opt/dltune/pytorch/inject/_dltune_torch_passes.py",
+        "/opt/dltune/frameworks/pytorch/inject/_dltune_torch_passes.py",
     ],
 )
 def test_what_is_not_the_jobs_own_is_passed_over(filename):

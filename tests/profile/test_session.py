@@ -11,12 +11,12 @@ from profile_pretended import Job, NoLooks, Process
 from synthetic import machine
 from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
 
-from dltune.documents.profile import Profile, check
-from dltune.errors import JobFailed, UsageError
+from dltune.base.errors import JobFailed, UsageError
 from dltune.job import messages
 from dltune.job.launch import Event
 from dltune.profile import discovery, session
 from dltune.profile.session import Progress, Session
+from dltune.schemas.profile import Profile, check
 
 # the best thread count of each node's op
 BEST = {0: 1, 1: 2, 2: 4, 3: 2}

@@ -9,12 +9,20 @@ import msgspec
 import served
 import synthetic
 
+from dltune.base import files
 from dltune.bench.document import chosen
-from dltune.documents import bench as bench_document
-from dltune.documents import files
-from dltune.documents.bench import Bench, Ratio, Setting, Summary, Turn
-from dltune.documents.plan import Plan
-from dltune.documents.profile import (
+from dltune.plan.plan import put
+from dltune.plan.threads.decide import choose
+from dltune.schemas import bench as bench_document
+from dltune.schemas.bench import (
+    Bench,
+    Ratio,
+    Setting,
+    Summary,
+    Turn,
+)
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import (
     Count,
     Counters,
     Framework,
@@ -25,8 +33,7 @@ from dltune.documents.profile import (
     Samples,
     Total,
 )
-from dltune.documents.sections.memory import Memory as MemoryPlan
-from dltune.documents.sections.settings import (
+from dltune.schemas.sections.settings import (
     Choice,
     Effect,
     Kind,
@@ -35,12 +42,11 @@ from dltune.documents.sections.settings import (
     Untried,
     Verdict,
 )
-from dltune.planners.memory import decide as memory
-from dltune.planners.plan import put
-from dltune.planners.threads.decide import choose
-from dltune.planners.transfers import decide as transfers
+from dltune.simulate.workload.calibration import calibrated
 from dltune.stats.signs import paired_ratio
-from dltune.workload.calibration import calibrated
+from dltune.systems.memory import decide as memory
+from dltune.systems.memory.section import Memory as MemoryPlan
+from dltune.systems.transfers import decide as transfers
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:

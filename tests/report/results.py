@@ -5,10 +5,12 @@ from __future__ import annotations
 import synthetic
 from observations import observation, process, python
 
-from dltune.documents import gate, io
-from dltune.documents.diagnosis import Diagnosis
-from dltune.documents.finding import Finding
-from dltune.documents.horovod import (
+from dltune.findings.diagnosis import diagnose
+from dltune.findings.evidence import Evidence
+from dltune.schemas import gate, io
+from dltune.schemas.diagnosis import Diagnosis
+from dltune.schemas.finding import Finding
+from dltune.systems.ranks.schemas.horovod import (
     SCHEMA,
     Cycles,
     Distribution,
@@ -18,8 +20,6 @@ from dltune.documents.horovod import (
     ThreadUse,
     Timeline,
 )
-from dltune.findings.diagnosis import diagnose
-from dltune.findings.evidence import Evidence
 
 EVIL = "<script>window.caught=1</script>\u202e"
 SOME = Distribution(10, 1e-3, 1e-3, 2e-3, 2e-3, 3e-3)

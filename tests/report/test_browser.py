@@ -18,9 +18,9 @@ import pytest
 import results
 import synthetic
 
-from dltune.documents.profile import Profile
-from dltune.planners.plan import bare, with_sections
+from dltune.plan.plan import bare, with_sections
 from dltune.report.page import page
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
 EVIL = '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e'

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dltune.base.tables import Course, Series
 from dltune.report.charts.axis import Axis, round_step, up_to
 from dltune.report.charts.cdf import cdf
 from dltune.report.charts.course import course
 from dltune.report.charts.thin import thinned
-from dltune.tables import Course, Series
 
 numbers = st.floats(1e-9, 1e9)
 

@@ -7,8 +7,13 @@ from pathlib import Path
 import results
 from page_parsed import parsed
 
-from dltune.documents.horovod import SCHEMA, Distribution, Horovod, Timeline
 from dltune.report.page import page
+from dltune.systems.ranks.schemas.horovod import (
+    SCHEMA,
+    Distribution,
+    Horovod,
+    Timeline,
+)
 from dltune.views import Context, Loaded
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import parsed
 
+from dltune.base.tables import Table, columns
+from dltune.base.visible import visible
 from dltune.report.markup import LONGEST, Markup, data, escaped, rendered, short, tag
-from dltune.tables import Table, columns
-from dltune.visible import visible
 
 
 @given(st.text(max_size=300))

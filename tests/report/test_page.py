@@ -14,13 +14,13 @@ import pytest
 from page_parsed import Page, parsed
 
 from dltune.analysis.figures import analyse
-from dltune.documents.bench import Bench
-from dltune.documents.plan import Plan
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
-from dltune.planners.plan import put, with_sections
+from dltune.base.errors import UsageError
+from dltune.plan.plan import put, with_sections
 from dltune.report.page import page
 from dltune.report.reading import known, read
+from dltune.schemas.bench import Bench
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
 HOSTILE = (

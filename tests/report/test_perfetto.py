@@ -13,9 +13,9 @@ import exhibits
 import msgspec
 import pytest
 
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.report.perfetto import trace
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
 

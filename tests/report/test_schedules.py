@@ -14,13 +14,13 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.errors import UsageError
-from dltune.planners.plan import bare
+from dltune.base.errors import UsageError
+from dltune.base.tables import Tile, Tiles
+from dltune.plan.plan import bare
 from dltune.report.charts.tiles import NAMED, tiles
 from dltune.report.page import page
 from dltune.report.perfetto import trace
 from dltune.report.sections import schedules
-from dltune.tables import Tile, Tiles
 from dltune.views import Context, Loaded, Schedule, Slice, Track
 
 NETWORK, CLUSTER = divided.network(), divided.cluster()

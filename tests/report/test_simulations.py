@@ -6,14 +6,14 @@ import exhibits
 import msgspec
 import pytest
 
-from dltune.errors import DltuneError
-from dltune.machine.known import find
-from dltune.planners.plan import put, with_sections
-from dltune.planners.threads.decide import choose
+from dltune.base.errors import DltuneError
+from dltune.plan.plan import put, with_sections
+from dltune.plan.threads.decide import choose
 from dltune.report import execution as module
 from dltune.report.execution import simulations
-from dltune.workload.calibration import calibrated
-from dltune.workload.transfer import transferred
+from dltune.simulate.workload.calibration import calibrated
+from dltune.simulate.workload.transfer import transferred
+from dltune.system.known import find
 
 
 @pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run", "uniform"])

@@ -6,10 +6,17 @@ import dataclasses
 
 from page_parsed import parsed
 
+from dltune.base.tables import (
+    Bar,
+    Figure,
+    Key,
+    Prose,
+    Table,
+    columns,
+)
 from dltune.cli import tables as terminal
 from dltune.report.markup import tag
 from dltune.report.table import html
-from dltune.tables import Bar, Figure, Key, Prose, Table, columns
 
 LONG = "Conv2D(" + "x" * 200 + ")"
 

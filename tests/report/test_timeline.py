@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served import MIB, SERVER, receive
 
-from dltune.documents.profile import Node
 from dltune.report.execution import live_bytes
 from dltune.report.timeline import (
     Slice,
@@ -18,8 +17,9 @@ from dltune.report.timeline import (
     measured,
     simulated,
 )
+from dltune.schemas.profile import Node
 from dltune.simulate import engine
-from dltune.workload.calibration import calibrated
+from dltune.simulate.workload.calibration import calibrated
 
 spans = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1])),

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from perfetto_ui import Ui, opened
 
-from dltune.documents.plan import Plan
-from dltune.documents.profile import Profile
 from dltune.report.execution import executions
 from dltune.report.perfetto import trace
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
 RANKS = Path(__file__).parents[2] / "scripts" / "sim_horovod.py"

@@ -15,7 +15,7 @@ import pytest
 
 from dltune.tune.candidate import AS_GIVEN
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import bench_search
 from settings_table import Table, load
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.model.curve import Case
-from dltune.model.scaling import Law
+from dltune.simulate.model.curve import Case
+from dltune.simulate.model.scaling import Law
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 from borrowed import Shapes
 
 CASES: list[Case] = [(n, "spread") for n in range(1, 33)]

@@ -13,7 +13,7 @@ import two_ranks
 
 from dltune.native.build import BuildError
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import build_horovod
 
 LISTS = """list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/mpi_ops.cc")

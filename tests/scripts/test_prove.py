@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import prove
 
 

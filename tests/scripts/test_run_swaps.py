@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dltune.documents.machine import Tier
-from dltune.memory.accesses import accesses
-from dltune.memory.layered import layer_step
-from dltune.memory.offloading import cached, hidden, published
-from dltune.memory.recomputation import schedule
-from dltune.memory.swaps import held
-from dltune.networks import cudnn
+from dltune.schemas.machine import Tier
+from dltune.systems.memory.model.accesses import accesses
+from dltune.systems.memory.model.layered import layer_step
+from dltune.systems.memory.model.offloading import cached, hidden, published
+from dltune.systems.memory.model.recomputation import schedule
+from dltune.systems.memory.model.swaps import held
+from dltune.systems.memory.networks import cudnn
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import run_swaps as script
 
 STEP = layer_step(cudnn.alexnet(), 1)

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.documents.sections.settings import Choice
-from dltune.planners.settings.space import by_name
+from dltune.plan.settings.space import by_name
+from dltune.schemas.sections.settings import Choice
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import bench_search
 import search_rivals
 from settings_table import Replayed, Table, load

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dltune.simulate.ranks.method import ORIGINAL
-from dltune.simulate.ranks.simulate import simulate
+from dltune.systems.ranks.simulation.method import ORIGINAL
+from dltune.systems.ranks.simulation.simulate import simulate
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import sim_horovod
 
-DATA = Path(__file__).parent.parent / "simulate" / "ranks" / "data"
+DATA = Path(__file__).parents[1] / "systems" / "ranks" / "simulation" / "data"
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dltune.memory.layered import layer_step
-from dltune.memory.offloading import cached, hidden
-from dltune.memory.overlapped import overlapped
-from dltune.memory.swaps import held, traffic
-from dltune.memory.tiers import HOST
+from dltune.systems.memory.model.layered import layer_step
+from dltune.systems.memory.model.offloading import cached, hidden
+from dltune.systems.memory.model.overlapped import overlapped
+from dltune.systems.memory.model.swaps import held, traffic
+from dltune.systems.memory.model.tiers import HOST
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import sim_memory as script
 
 

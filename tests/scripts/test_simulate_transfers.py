@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.networks.published import NETWORKS
+from dltune.systems.memory.networks.published import NETWORKS
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import simulate_transfers as script
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "scripts"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import bench_symptoms
 from symptoms import BESIDE, FOLDER, Setting, Symptom, healthy, symptoms
 from symptoms.speed import speed

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.tensorflow
 
-SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "train_transformer.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "train_transformer.py"
 
 
 def test_it_learns_what_follows(tmp_path: Path) -> None:

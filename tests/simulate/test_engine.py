@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.sections.threads import Candidate
-from dltune.graph.csr import CSR
+from dltune.schemas.machine import SCHEMA, Core, Machine
+from dltune.schemas.sections.threads import Candidate
 from dltune.simulate.engine import CoreSet, Graph, Timeline
+from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import CorunWork, FifoWork
 
 

@@ -9,8 +9,8 @@ from fluid import Channel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
 from dltune.simulate.engine import CoreSet, Graph, Network, Timeline
+from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import FifoWork
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.graph.csr import CSR
 from dltune.simulate.engine import CoreSet, Graph, Link, Timeline
+from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import FifoWork
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from corun_scheduler import Admission, Scheduler
 
-from dltune.documents.machine import SCHEMA, Core, Machine
-from dltune.documents.sections.threads import Candidate
-from dltune.machine.known import find
-from dltune.machine.placement import cores_for, placements
+from dltune.schemas.machine import SCHEMA, Core, Machine
+from dltune.schemas.sections.threads import Candidate
 from dltune.simulate.work import CorunWork
+from dltune.system.known import find
+from dltune.system.placement import cores_for, placements
 
 KNL = find("knl-7250")
 
@@ -187,7 +187,7 @@ def test_work_divided_into_more_parts_than_cores_still_runs() -> None:
 
 @pytest.mark.parametrize("busy", [0, 2, 20, 35, 66])
 def test_cores_are_picked_as_placement_says(busy: int) -> None:
-    """The native picker and dltune.machine.placement agree, also on a partly idle machine."""
+    """The native picker and dltune.system.placement agree, also on a partly idle machine."""
     held = set(cores_for(KNL, busy, "shared")) if busy else set()
     idle = set(range(68)) - held
     for threads in range(1, len(idle) + 1):

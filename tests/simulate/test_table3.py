@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.documents.sections.threads import Candidate
-from dltune.graph.csr import CSR
-from dltune.machine.known import find
+from dltune.schemas.sections.threads import Candidate
 from dltune.simulate.engine import CoreSet, Graph
+from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import CorunWork, FifoWork
+from dltune.system.known import find
 
 KNL = find("knl-7250")
 BOTH = Graph(CSR.of([[], []]), np.array([0, 1], np.int32), np.ones(2))

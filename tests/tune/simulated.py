@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.documents.profile import Framework
-from dltune.documents.sections.settings import Choice
+from dltune.schemas.profile import Framework
+from dltune.schemas.sections.settings import Choice
 from dltune.tune.candidate import Candidate, Option
 from dltune.tune.evaluator import Refused
 

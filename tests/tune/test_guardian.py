@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sessions import soon, states
 
-from dltune.proc import tree
+from dltune.system.proc import tree
 from dltune.tune.frozen import end, freeze, thaw
 from dltune.tune.guardian import Guardian, watch
 

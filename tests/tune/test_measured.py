@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 from sessions import soon, states
 
+from dltune.base.errors import JobFailed, UsageError
 from dltune.bench.jobs import all_ended
-from dltune.bench.step_barrier import Taken
-from dltune.bench.usage import Usage
-from dltune.documents.profile import Framework
-from dltune.documents.sections.settings import Choice
-from dltune.errors import JobFailed, UsageError
-from dltune.machine import topology
-from dltune.planners.settings.setting import Circumstances
-from dltune.proc import tree
+from dltune.plan.settings.setting import Circumstances
+from dltune.schemas.profile import Framework
+from dltune.schemas.sections.settings import Choice
+from dltune.system import topology
+from dltune.system.proc import tree
 from dltune.tune import measured as module
 from dltune.tune import tried
 from dltune.tune.candidate import AS_GIVEN
@@ -27,6 +25,8 @@ from dltune.tune.evaluator import Refused
 from dltune.tune.measured import Measured
 from dltune.tune.search import NothingToMeasureError, Search
 from dltune.tune.space import offer
+from dltune.turns.step_barrier import Taken
+from dltune.turns.usage import Usage
 
 JOB = (sys.executable, str(Path(__file__).parent / "pretended_job.py"))
 FAST = (Choice("onednn_primitives", "kept"),)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import Simulated, candidate, option
 
-from dltune.documents.profile import Framework
-from dltune.documents.tune import Trial
-from dltune.planners.settings.effects import in_words
+from dltune.plan.settings.effects import in_words
+from dltune.schemas.profile import Framework
+from dltune.schemas.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.result import section

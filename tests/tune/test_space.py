@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import synthetic
 
-from dltune.errors import UsageError
-from dltune.planners.settings.setting import Circumstances
-from dltune.planners.settings.space import SPACE
+from dltune.base.errors import UsageError
+from dltune.plan.settings.setting import Circumstances
+from dltune.plan.settings.space import SPACE
 from dltune.tune.space import Offer, offer
 
 JOB = ("python", "train.py")

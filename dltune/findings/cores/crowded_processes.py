@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.thread_limits import default_threads, job_thread_limit
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import intra_op_setting
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.sections.settings import Choice
 
 # runnable threads per core
 CROWDED = 1.25

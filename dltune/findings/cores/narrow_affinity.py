@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation, Process
-from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.thread_limits import crowding_share, default_threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advise_intra_op
-from dltune.machine import cpulist
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.observation import Observation, Process
+from dltune.schemas.sections.settings import Choice
+from dltune.system import cpulist
 
 # share of its cores that a job uses if it can use more
 BUSY = 0.7

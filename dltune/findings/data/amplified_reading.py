@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding
-from dltune.documents.io import DataFile, Storage
+from dltune.base.words import file_name, size
 from dltune.findings.data.waits import storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.words import file_name, size
+from dltune.schemas.finding import Finding
+from dltune.schemas.io import DataFile, Storage
 
 # bytes from storage per used byte
 AMPLIFIED = 1.5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.data.waits import IDLE, preparation_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
 
 
 @rule(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.parts import part, unrecorded
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.sections.settings import Choice
 
 # share of the wall time; smaller shares vary with other load of the machine
 SHARE = 0.03

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.data.waits import MIN_GENERATOR, MIN_WAIT, input_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import lock_share
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
 
 
 @rule(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding
+from dltune.base.words import share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.words import share
+from dltune.schemas.finding import Finding
 
 # share of a thread's time
 QUEUED = 0.20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.sections.settings import Choice
 from dltune.findings.data.waits import IDLE, preparation_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.sections.settings import Choice
 
 
 @rule(

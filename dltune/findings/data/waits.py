@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dltune.analysis.parts import part, unrecorded
-from dltune.documents.io import Process, Thread
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import is_significant
+from dltune.schemas.io import Process, Thread
 
 # share of the time: of a wait that is a finding, and of a generator that dominates the pipeline
 MIN_WAIT, MIN_GENERATOR = 0.05, 0.3

@@ -9,12 +9,12 @@ from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.parts import unrecorded, working
 from dltune.analysis.roofline import Measured
 from dltune.analysis.why import FAULT_SECONDS
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Process
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.machine import pages
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.observation import Process
+from dltune.schemas.sections.settings import Choice
+from dltune.system import pages
 
 SHARE = 0.05  # of the CPU time of the process
 # share of the op time; less is within the spread of the measurements

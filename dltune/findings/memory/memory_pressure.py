@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Confidence, Finding, Gain
-from dltune.documents.io import Pressure
-from dltune.documents.observation import Observation
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Confidence, Finding, Gain
+from dltune.schemas.io import Pressure
+from dltune.schemas.observation import Observation
 
 PRESSED = 0.05  # share of the time
 RECLAIMS = 100.0  # per second

@@ -8,10 +8,10 @@ from dltune.analysis.below_roof import below_roof
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import Key, parse
 from dltune.analysis.parts import portion, unrecorded, working
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advised
+from dltune.schemas.finding import Finding, Gain
 
 SHARE = 0.1  # of the op time
 # vector registers hold half as many numbers, and memory moves twice as many bytes

@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 from dltune.analysis.parts import part, recording, unrecorded, wall
-from dltune.documents.profile import Profile
 from dltune.findings.evidence import Evidence
 from dltune.findings.memory.allocator_trim import fault_share
+from dltune.schemas.profile import Profile
 
 
 class JobTimes(NamedTuple):

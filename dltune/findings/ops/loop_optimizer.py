@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
 from dltune.analysis.pauses import LONG
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.profile import Step
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.profile import Step
+from dltune.schemas.sections.settings import Choice
 
 # optimizers with one op for all tensors on CPUs (PyTorch 2.4)
 _FUSED = re.compile(r"Optimizer\.step#(SGD|Adam|AdamW|Adagrad)\.step")

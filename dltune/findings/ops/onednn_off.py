@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dltune.analysis.keys import Key
 from dltune.analysis.parts import portion, unrecorded, working
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.sections.settings import Choice
 
 # the families that gain most; with oneDNN, TensorFlow rewrites their ops to _Mkl... ops
 REWRITTEN = frozenset(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
 
 MIN_COMPILATIONS = 3  # during the observation
 SHARE = 0.05  # of the time

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import op_seconds, part, recording, taken, unrecorded, wall, working
 from dltune.analysis.why import SHORT_SECONDS
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
 
 # share of the wall time; smaller savings are within the noise of a step
 SHARE = 0.05

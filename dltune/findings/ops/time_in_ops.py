@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.parts import part, unrecorded
-from dltune.documents.finding import Finding
-from dltune.documents.profile import PartName
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding
+from dltune.schemas.profile import PartName
 
 # share of the wall time of a part outside ops; its removal gains 1.11x, about the spread of steps
 WASTE = 0.1

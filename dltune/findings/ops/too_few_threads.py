@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
 from dltune.analysis.parts import ENOUGH, measured, part
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation
-from dltune.documents.profile import Profile
-from dltune.documents.sections.settings import Choice
 from dltune.findings.cores.thread_limits import job_thread_limit, thread_limit
 from dltune.findings.evidence import Evidence
 from dltune.findings.ops.job_times import job_times
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import sequential_setting
 from dltune.frameworks.capabilities import framework
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.observation import Observation
+from dltune.schemas.profile import Profile
+from dltune.schemas.sections.settings import Choice
 
 # share of the step; ops were measured one at a time, but the job can run several at once
 SHARE = 0.1

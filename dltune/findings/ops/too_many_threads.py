@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from dltune.analysis.figures import Figures
 from dltune.analysis.parts import ENOUGH, may_be_recording, measured, wall
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Process
-from dltune.documents.sections.settings import Choice
 from dltune.findings.cores import crowded_processes, narrow_affinity, threads_over_quota
 from dltune.findings.cores.thread_limits import crowding_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.ops.job_times import job_times
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import sequential_setting
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.observation import Process
+from dltune.schemas.sections.settings import Choice
 
 SHARE = 0.05  # of the step
 DISPATCH = 2e-6  # seconds of the executor for an op on one thread

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.observation import Observation
 from dltune.findings.cores.neighbour import neighbour_wait
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import shares_of
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.observation import Observation
 
 # share of the time; differing steps, and recording them, can take up to this share
 MIN_SHARE = 0.2

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dltune.analysis.parts import wall
 from dltune.analysis.pauses import LONG, pauses
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.evidence import Evidence
 from dltune.findings.python.beside_steps import step_share
 from dltune.findings.python_samples import MIN_SHARE, significant_share
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
 
 
 @rule(

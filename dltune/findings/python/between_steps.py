@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.parts import part, unrecorded
-from dltune.documents.finding import Finding, Gain
-from dltune.documents.profile import Line, Profile
 from dltune.findings.evidence import Evidence
 from dltune.findings.python import denormals
 from dltune.findings.python.script_share import script_share
 from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
+from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.profile import Line, Profile
 
 # share of the samples; other lines are not named
 LINE_SHARE = 0.2

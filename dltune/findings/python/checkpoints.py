@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Finding, Gain
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import at_line, significant_share
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
+from dltune.schemas.finding import Finding, Gain
 
 
 @rule(

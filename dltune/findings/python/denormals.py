@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.finding import Confidence, Finding, Gain
-from dltune.documents.observation import Graphs
-from dltune.documents.profile import Ratio
-from dltune.documents.sections.settings import Choice
 from dltune.findings.evidence import Evidence
 from dltune.findings.python.script_share import script_share
 from dltune.findings.python_samples import is_significant, most_often, shares_of
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
+from dltune.schemas.finding import Confidence, Finding, Gain
+from dltune.schemas.observation import Graphs
+from dltune.schemas.profile import Ratio
+from dltune.schemas.sections.settings import Choice
 
 # samples, and the share of them with denormals; a few denormals occur in many programs
 MIN_SAMPLES, MIN_SHARE = 4, 0.8

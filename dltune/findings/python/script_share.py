@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dltune.documents.observation import Share
 from dltune.findings.data.waits import main_thread_waits
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import is_significant, lock_share, significant_share
+from dltune.schemas.observation import Share
 
 
 def script_share(evidence: Evidence) -> tuple[Share, float] | None:

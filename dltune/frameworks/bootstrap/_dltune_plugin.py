@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-_NATIVE = Path(__file__).resolve().parent.parent.parent / "native"
+_NATIVE = Path(__file__).resolve().parents[2] / "native"
 
 
 def sources(plugin: Path) -> list[Path]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dltune.documents import opkey
-from dltune.documents.opkey import OpKey, Tensor
-from dltune.documents.profile import Op
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.profile.standalone.rewritten import plain
+from dltune.schemas import opkey
+from dltune.schemas.opkey import OpKey, Tensor
+from dltune.schemas.profile import Op
 
 # by plain op type, the only inputs that hold examples; the others are filters, biases, shapes
 _EXAMPLES = {

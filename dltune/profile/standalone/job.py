@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import profile as documents
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
-from dltune.machine.free_memory import free_bytes
+from dltune.base.errors import UsageError
 from dltune.profile.standalone import task as tasks
+from dltune.schemas import profile as documents
+from dltune.schemas.profile import Profile
+from dltune.system.free_memory import free_bytes
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,13 @@ def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJ
     with tempfile.TemporaryDirectory(prefix="dltune-") as folder:
         wanted, done = Path(folder) / "task.json", Path(folder) / "done.json"
         wanted.write_bytes(msgspec.json.encode(task))
-        command = (sys.executable, "-m", "dltune.tensorflow.standalone", str(wanted), str(done))
+        command = (
+            sys.executable,
+            "-m",
+            "dltune.frameworks.tensorflow.standalone",
+            str(wanted),
+            str(done),
+        )
         yield StandaloneJob(source, task, command, done)
 
 

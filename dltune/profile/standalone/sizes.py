@@ -11,8 +11,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from dltune.documents.opkey import SIZES, OpKey
 from dltune.profile.standalone.task import Standalone
+from dltune.schemas.opkey import SIZES, OpKey
 
 Value = tuple[int, ...] | tuple[tuple[int, ...], ...] | int
 

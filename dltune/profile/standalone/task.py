@@ -8,11 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents import files, opkey
-from dltune.documents.profile import Op, Profile
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.words import some
 from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of, with_batch
-from dltune.words import some
+from dltune.schemas import opkey
+from dltune.schemas.profile import Op, Profile
 
 SCHEMA = "dltune.standalone/1"
 # bytes of a job that has imported TensorFlow

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.documents.machine import Machine
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job import messages
 from dltune.job.record import Record, step_graphs
 from dltune.profile.climb import Climb
 from dltune.profile.discovery import LEAST_SHARE
 from dltune.profile.document import Own, assemble
 from dltune.profile.traces import chrome, kineto, xprof
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Profile
 
 # the first step of a trace pays for the profiler's own start
 WARM_UP = 1

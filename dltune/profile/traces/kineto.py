@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dltune.documents import aten
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job import messages
 from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event
 from dltune.profile.traces.steps import Ran, Step, Told, as_messages
+from dltune.schemas import aten
 
 CATEGORY = "cpu_op"
 _ANNOTATION = "user_annotation"

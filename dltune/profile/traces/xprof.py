@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.job import messages
 from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event

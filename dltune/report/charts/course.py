@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dltune.base.tables import Course, Series
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
-from dltune.tables import Course, Series
 
 HEIGHT = 110  # pixels of a plot
 

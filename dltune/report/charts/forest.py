@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dltune.base.tables import Ratio, Ratios
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, tag
-from dltune.tables import Ratio, Ratios
 
 HEIGHT = 20  # pixels of a row
 # numbers half-way from 1 to the ends of an axis, which are their squares

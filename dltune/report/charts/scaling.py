@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import Op, OpTime, Placement
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, short, tag
+from dltune.schemas.profile import Op, OpTime, Placement
 
 PLACEMENTS: tuple[Placement, ...] = ("spread", "shared")
 SPARK = (84, 22)  # pixels

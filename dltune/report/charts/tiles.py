@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dltune.base.tables import Tile, Tiles
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.tables import Tile, Tiles
 
 WIDTH, HEIGHT = 96, 64  # pixels of a rectangle
 # colours that are named one by one

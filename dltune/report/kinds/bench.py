@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from dltune.base import files
+from dltune.base.visible import visible
 from dltune.bench import tables
 from dltune.bench.tables import measured
-from dltune.documents import files
-from dltune.documents.bench import Bench, Setting
-from dltune.documents.plan import Plan
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.cdf import cdf
 from dltune.report.charts.marks import legend, row, tick
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.pairing import plan_behind
+from dltune.schemas.bench import Bench, Setting
+from dltune.schemas.plan import Plan
 from dltune.views import Context, Headline, Picture, Section, View, on_page, on_terminal
-from dltune.visible import visible
 
 
 def view(bench: Bench, context: Context) -> View:

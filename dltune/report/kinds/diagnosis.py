@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.diagnosis import Diagnosis
-from dltune.documents.observation import Observation
+from dltune.base.tables import (
+    Key,
+    Shares,
+    Table,
+    columns,
+)
 from dltune.findings.finding_text import (
     NO_CAUSE,
     capitalize,
@@ -13,8 +17,9 @@ from dltune.findings.finding_text import (
     suggest_next,
     to_sentence,
 )
-from dltune.machine import cpulist
-from dltune.tables import Key, Shares, Table, columns
+from dltune.schemas.diagnosis import Diagnosis
+from dltune.schemas.observation import Observation
+from dltune.system import cpulist
 from dltune.views import (
     Context,
     Findings,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dltune.documents.gate import Result
+from dltune.base.visible import visible
 from dltune.gate import figures
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, joined, short, tag
+from dltune.schemas.gate import Result
 from dltune.views import Context, Headline, Picture, Piece, Section, View, on_terminal
-from dltune.visible import visible
 
 # what values are divided by for an axis, and how they are written there
 UNITS = {"s": (1e-3, " ms"), "bytes": (2.0**20, " MiB"), "count": (1.0, ""), "": (1.0, "")}

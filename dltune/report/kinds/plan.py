@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dltune.documents.plan import Plan
-from dltune.documents.profile import Profile
-from dltune.errors import DltuneError
-from dltune.planners.plan import in_order
-from dltune.planners.registry import planner
+from dltune.base.errors import DltuneError
+from dltune.base.tables import Table
+from dltune.plan.plan import in_order
+from dltune.plan.registry import planner
 from dltune.report.pairing import bench_of, profiles_of
-from dltune.tables import Table
+from dltune.schemas.plan import Plan
+from dltune.schemas.profile import Profile
 from dltune.views import Context, Headline, Piece, Section, View, on_terminal
 
 TOP = 12  # rows of a table on a terminal

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dltune.documents.profile import Memory
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.charts.thin import thinned
 from dltune.report.execution import Execution, live_bytes
 from dltune.report.markup import Markup, joined, tag
+from dltune.schemas.profile import Memory
 
 MIB = 2**20
 

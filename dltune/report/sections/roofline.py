@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis
-from dltune.documents.profile import Counters
 from dltune.report.charts.marks import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
+from dltune.schemas.profile import Counters
 from dltune.views import Picture, Piece, on_page, on_terminal
 
 ROWS = 200

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from dltune.base.visible import visible
+from dltune.base.words import counted
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.sections.timelines import COLOURS, NAME, zoomable
 from dltune.views import Schedule, Slice, Track
-from dltune.visible import visible
-from dltune.words import counted
 
 # slices on one page, and rows: a picture of more is none
 MOST, ROWS = 100_000, 96

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from dltune.documents.profile import Profile, Step
+from dltune.base.tables import Table, columns
 from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
-from dltune.tables import Table, columns
+from dltune.schemas.profile import Profile, Step
 from dltune.views import Picture, Piece, on_page
 
 

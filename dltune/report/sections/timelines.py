@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dltune.documents.profile import Node, Profile
+from dltune.base.tables import Table, columns
+from dltune.base.visible import visible
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
@@ -21,8 +22,7 @@ from dltune.report.markup import Markup, data, joined, short, tag
 from dltune.report.sections.transfers import transfers
 from dltune.report.table import html
 from dltune.report.timeline import Row, Timeline, corunning, mean_corunning
-from dltune.tables import Table, columns
-from dltune.visible import visible
+from dltune.schemas.profile import Node, Profile
 
 COLOURS = 8  # op types that have a colour of their own
 NAME = 100  # characters of a node's name

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.documents.profile import Profile, Step
-from dltune.graph.receives import receives
-from dltune.overlap.efficiency import Bounds
 from dltune.profile.breakdown import kind
 from dltune.report.timeline import measured
+from dltune.schemas.profile import Profile, Step
+from dltune.simulate.graph.receives import receives
+from dltune.simulate.overlap.efficiency import Bounds
 
 
 def transfers(profile: Profile, step: Step) -> Iterator[str]:

@@ -8,9 +8,13 @@ EXTENSION = Extension(
     name="lmdb",
     commands={
         "io-report": Command(
-            "Measure", "Find out why reading the data is slow.", "dltune.cli.io_report:command"
+            "Measure",
+            "Find out why reading the data is slow.",
+            "dltune.systems.lmdb.commands.io_report:command",
         ),
-        "lmdb": Command("Data", "Inspect and check an LMDB file.", "dltune.cli.lmdb:command"),
+        "lmdb": Command(
+            "Data", "Inspect and check an LMDB file.", "dltune.systems.lmdb.commands.lmdb:command"
+        ),
     },
-    planners={"io": "dltune.planners.io.planner:PLANNER"},
+    planners={"io": "dltune.systems.lmdb.planner:PLANNER"},
 )

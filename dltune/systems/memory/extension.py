@@ -6,5 +6,5 @@ from dltune.extensions import Extension
 
 EXTENSION = Extension(
     name="memory",
-    planners={"memory": "dltune.planners.memory.planner:PLANNER"},
+    planners={"memory": "dltune.systems.memory.planner:PLANNER"},
 )

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from dltune.extensions import Command, DocumentKind, Extension, Hook
 
-_PACKAGE = Path(__file__).parent.parent.parent
+_INJECTED = str(Path(__file__).parent / "inject")
+
+# also under a plan for buckets, with its orders
+BUCKETS = Hook("_dltune_torch_buckets", (_INJECTED,), ("torch",), ("ddp_bucket",))
 
 EXTENSION = Extension(
     name="ranks",
@@ -14,36 +17,31 @@ EXTENSION = Extension(
         "horovod-report": Command(
             "Measure",
             "Show how communication threads use the cores of ranks.",
-            "dltune.cli.horovod_report:command",
+            "dltune.systems.ranks.commands.horovod_report:command",
         ),
     },
     planners={
-        "allreduce": "dltune.planners.allreduce.planner:PLANNER",
-        "buckets": "dltune.planners.buckets.planner:PLANNER",
+        "allreduce": "dltune.systems.ranks.allreduce.planner:PLANNER",
+        "buckets": "dltune.systems.ranks.buckets.planner:PLANNER",
     },
-    rules=("dltune.findings.ranks",),
+    rules=("dltune.systems.ranks.findings",),
     documents={
         "dltune.horovod": DocumentKind(
-            "dltune.documents.horovod:load",
+            "dltune.systems.ranks.schemas.horovod:load",
             ("ranks",),
-            "dltune.horovod.view:view",
+            "dltune.systems.ranks.horovod.view:view",
             is_evidence=True,
         ),
     },
-    probes=("dltune.horovod.watch.probe:start",),
+    probes=("dltune.systems.ranks.horovod.watch.probe:start",),
     settings=(
-        "dltune.planners.settings.space.ranks:HOROVOD",
-        "dltune.planners.settings.space.ranks:MPI_YIELD",
-        "dltune.planners.settings.space.ranks:DDP_BUCKET",
-        "dltune.planners.settings.space.ranks:RANKS",
+        "dltune.systems.ranks.settings:HOROVOD",
+        "dltune.systems.ranks.settings:MPI_YIELD",
+        "dltune.systems.ranks.settings:DDP_BUCKET",
+        "dltune.systems.ranks.settings:RANKS",
     ),
     hooks=(
-        Hook("_dltune_horovod", (str(_PACKAGE / "horovod" / "inject"),), ("horovod",)),
-        Hook(
-            "_dltune_torch_buckets",
-            (str(_PACKAGE / "pytorch" / "inject"),),
-            ("torch",),
-            ("ddp_bucket",),
-        ),
+        Hook("_dltune_horovod", (_INJECTED,), ("horovod",)),
+        BUCKETS,
     ),
 )

@@ -6,5 +6,5 @@ from dltune.extensions import Extension
 
 EXTENSION = Extension(
     name="transfers",
-    planners={"transfers": "dltune.planners.transfers.planner:PLANNER"},
+    planners={"transfers": "dltune.systems.transfers.planner:PLANNER"},
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dltune.machine.perf import events, knl
-from dltune.machine.perf.presets import PRESETS
+from dltune.system.perf import events, knl
+from dltune.system.perf.presets import PRESETS
 from pages.markdown import bullet, code, paragraph
 
 # what a preset is for

@@ -18,24 +18,22 @@ from typing import Any
 import msgspec
 
 from dltune import extensions
-from dltune.documents import (
+from dltune.gate import history
+from dltune.plan import registry
+from dltune.schemas import (
     bench,
     diagnosis,
     gate,
     graph,
-    horovod,
     io,
     machine,
-    operator_times,
-    operators,
     plan,
     profile,
     roofs,
-    topology,
     tune,
 )
-from dltune.gate import history
-from dltune.planners import registry
+from dltune.systems.parallelism.schemas import operator_times, operators, topology
+from dltune.systems.ranks.schemas import horovod
 from pages.markdown import block, bullet, code, escaped, paragraph, paragraphs, sentence
 
 Struct = type[msgspec.Struct]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dltune.frameworks.capabilities import framework
-from dltune.planners.settings.setting import Setting
-from dltune.planners.settings.space import SPACE
+from dltune.plan.settings.setting import Setting
+from dltune.plan.settings.space import SPACE
 from pages.markdown import bullet, code, escaped, paragraph
 
 _INTRODUCTION = """

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dltune.native
-from dltune.documents.sections.threads import Candidate
 from dltune.job.orders import Orders, encoded
 from dltune.native.build import compiler
+from dltune.schemas.sections.threads import Candidate
 
 HERE = Path(__file__).parent
 NATIVE = Path(dltune.native.__file__).parent

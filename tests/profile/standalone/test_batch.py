@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.opkey import parse
-from dltune.errors import UsageError
-from dltune.model.scaling import Law
+from dltune.base.errors import UsageError
 from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
+from dltune.schemas.opkey import parse
+from dltune.simulate.model.scaling import Law
 
 
 def moved(key: str, old: int = 64, new: int = 256, channels: frozenset[int] = frozenset()) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.documents.opkey import parse
 from dltune.profile.standalone.rewritten import Plain, plain
+from dltune.schemas.opkey import parse
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.documents.opkey import Tensor, parse
 from dltune.profile.standalone.sizes import value
 from dltune.profile.standalone.task import Standalone
+from dltune.schemas.opkey import Tensor, parse
 
 
 def found(key: str, argument: str, out: int, new: str = "", kind: str = "", batches=(8, 8)):

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.documents.profile import Profile
-from dltune.errors import UsageError
-from dltune.model.scaling import Law
+from dltune.base.errors import UsageError
 from dltune.profile.standalone.job import require_memory
 from dltune.profile.standalone.task import BASE, Task, notes, task
+from dltune.schemas.profile import Profile
+from dltune.simulate.model.scaling import Law
 
 THERE = synthetic.machine(2)
 CONVOLUTION = "Conv2D(float[{},9,9,3],float[3,3,3,8]){{padding=SAME, strides=[1,1,1,1]}}"

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.analysis.flops import operations
-from dltune.documents import files
-from dltune.documents import profile as doc
-from dltune.errors import UsageError
+from dltune.base import files
+from dltune.base.errors import UsageError
 from dltune.profile.traces import chrome, kineto
 from dltune.profile.traces.imported import imported
+from dltune.schemas import profile as doc
 
 MACHINE = synthetic.machine(2)
 RECORDED = Path(__file__).parent / "recorded"

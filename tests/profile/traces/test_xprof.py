@@ -12,10 +12,10 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.documents import profile as doc
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.profile.traces import chrome, xprof
 from dltune.profile.traces.imported import imported
+from dltune.schemas import profile as doc
 
 MACHINE = synthetic.machine(2)
 RECORDED = Path(__file__).parent / "recorded"

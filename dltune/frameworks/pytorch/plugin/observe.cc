@@ -1,0 +1,331 @@
+// Hears of each op that the stepping thread runs, and of what ends a step.
+#include <ATen/Context.h>
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "../../../native/core/channel.h"
+#include "../../../native/core/child.h"
+#include "key.h"
+#include "step.h"
+#include "team.h"
+#include "width.h"
+
+namespace dltune {
+namespace {
+
+// An op that calls so many others is not heard in them: turning hearing off and on again costs about as
+// much as hearing of three.
+constexpr int kMany = 3;
+
+// What this thread is within.
+struct Within {
+  bool steps = false;  // it is the thread that steps
+  bool op = false;
+  int calls = 0;       // of other ops that it has made
+  bool begun = false;  // the forward pass of this step
+  int backward = 0, optimizer = 0;
+  bool off_nodes = false;  // in a backward pass, before or after the nodes' own ops
+  int64_t node = kNoNode;  // autograd's, in a backward pass: its number
+};
+thread_local Within tl;
+
+Wanted g_wanted;
+bool g_gives_threads = false;
+bool g_by_passes = false;  // steps end with backward passes
+at::CallbackHandle g_nodes = 0;  // 0: in no pass that has told of itself
+// The callback of ops is given, when it is there, what they get and what they give out.
+bool g_gives_inputs = false, g_gives_outputs = false;
+bool g_bytes_unknown = false;  // of an op that was recorded
+bool g_hooked = false;  // ops have run off nodes, as those of a gradient's hooks, or of DDP's
+int g_own = 0, g_width = 0, g_imposed = 0, g_had = 0;
+
+void GiveWidth(int threads) {
+  if (threads == g_width) return;
+  SetWidth(threads);
+  g_width = threads;
+}
+
+// What the job's own number is now, or is to be from now on, whatever the script says later.
+void TakeOwnWidth() {
+  if (g_intra > 0 && (g_intra != g_imposed || OwnWidth() != g_had)) {
+    SetOwnWidth(g_imposed = g_intra);
+    g_had = OwnWidth();
+  }
+  g_own = g_width = OwnWidth();
+}
+
+// Whether denormal numbers are zero to this thread, and to those of the job's own number that its ops
+// run on beside it.
+void Flush(bool flushes) {
+  static bool flushed = false;
+  if (flushes == std::exchange(flushed, flushes)) return;
+  OnEachThread([](void*) { at::globalContext().setFlushDenormal(flushed); });
+}
+
+struct Seen : at::ObserverContext {
+  enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
+  Ran ran{};
+  int64_t began = 0;
+  int width = 1;     // how many threads are counted
+  Readings counted;  // when it began
+  bool outputs = false;  // it is given what the op gives out
+  bool alone = false;  // what it calls is not heard of
+};
+
+struct SeenCollective : Seen {
+  std::function<void()> ends;
+};
+
+// Nobody else hears of ops, as the script's own profiler would.
+bool Alone() {
+  return !at::hasGlobalCallbacks() &&
+         at::get_record_function_tls_().sorted_tls_callbacks_.size() == (g_nodes ? 3 : 2);
+}
+
+// `steers`: it may have threads of its own.
+std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) {
+  auto seen = std::make_unique<Seen>();
+  seen->ran.op = op;
+  // within an optimizer's step a closure may run the forward and backward pass
+  seen->ran.phase = tl.backward                                   ? Phase::kBackward
+                    : tl.optimizer && !at::GradMode::is_enabled() ? Phase::kOptimizer
+                                                                  : Phase::kForward;
+  seen->ran.placed = placed;
+  seen->began = began;
+  seen->ran.node = tl.node;
+  seen->ran.number = at::sequence_number::peek();
+  if (g_wanted.steers && Width() != g_width) TakeOwnWidth();  // the script has set it
+  if (steers && op->key) seen->ran.threads = ThreadsOf(op->key, g_own);
+  GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
+  tl.op = true;
+  tl.calls = 0;
+  seen->alone = op->calls >= kMany && Alone();
+  if (seen->alone) at::enableRecordFunction(false);
+  seen->width = steers ? g_width : 1;
+  if (g_wanted.counters) seen->counted = ReadTeam(g_wanted.counters, seen->width);
+  if (g_wanted.records) seen->ran.start = NowNs();
+  return seen;
+}
+
+void HearOps(bool hear, bool with_inputs, bool with_outputs);
+
+std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
+  tl.calls++;
+  if (!tl.steps || tl.op || InChild()) return nullptr;
+  const Name& name = NameOf(op.name());
+  if (name.part == Part::kTransparent) {
+    // a function of Python's that is differentiated computes without gradients, as a compiled model
+    tl.begun |= name.text.find("::") == name.text.npos && at::GradMode::is_enabled();
+    return nullptr;
+  }
+  if (name.part == Part::kBackward) {
+    auto seen = std::make_unique<Seen>();
+    seen->what = Seen::kBackward;
+    tl.backward++;
+    tl.off_nodes = true;
+    return seen;
+  }
+  g_hooked |= tl.off_nodes;
+  // validation between two steps, say, is of neither
+  if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
+  const int64_t began = g_wanted.records ? NowNs() : 0;
+  const bool placed = !g_gives_inputs, outputs = g_gives_outputs;
+  Keyed* const known = placed ? OpAtPlace(name.text) : &KeyOf(op, name);
+  // what is changed within a backward pass is not for longer
+  if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false, outputs);
+  const bool steers = g_wanted.steers && g_gives_threads && name.part != Part::kCompiled;
+  auto seen = Enter(known, placed, began, steers);
+  seen->outputs = outputs;
+  return seen;
+}
+
+void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
+  auto* const seen = static_cast<Seen*>(context);
+  if (!seen || InChild()) return;
+  if (seen->what == Seen::kBackward) {
+    tl.backward--;
+    tl.off_nodes = g_nodes;
+    return;
+  }
+  Ran& ran = seen->ran;
+  if (g_wanted.records) ran.end = NowNs();
+  if (CounterGroup* const group = g_wanted.counters) {
+    Counts counts = CountedSince(seen->counted, group, seen->width);
+    // what the others did while they were read would be the most of it
+    const int64_t took = NowNs() - seen->counted.began;
+    counts.complete &= seen->width == 1 || took < 2 * (ran.end - ran.start);
+    ran.counts = Add(counts);
+  }
+  if (seen->alone) at::enableRecordFunction(true);
+  if (ran.op->calls < 0) ran.op->calls = tl.calls;
+  tl.op = false;
+  ran.next = at::sequence_number::peek();
+  Add(ran);
+  tl.begun = tl.begun || ran.next != ran.number;
+  // for what is not heard, and for scripts that ask
+  if (ran.threads && Width() == g_width) GiveWidth(g_own);
+  Key* const key = ran.op->key;
+  if (!g_wanted.records || !key) return;
+  if (key->output_bytes < 0) {
+    if (seen->outputs) NoteOutputBytes(key, OutputBytes(op));
+    g_bytes_unknown |= !seen->outputs;
+  }
+  Spend(NowNs() - seen->began - (ran.end - ran.start));
+}
+
+at::RecordFunctionCallback CallbackOfOps() {
+  return at::RecordFunctionCallback(OpBegins, OpEnds)
+      .needsInputs(g_gives_inputs)
+      .needsOutputs(g_gives_outputs)
+      .scopes({at::RecordScope::FUNCTION});
+}
+
+// Ops are heard of only in steps that want it: hearing of one takes half a microsecond. Whether they
+// are is looked up: within a backward pass autograd puts back the callbacks that were there before it.
+void HearOps(bool hear, bool with_inputs, bool with_outputs) {
+  const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
+  const auto known = std::find_if(callbacks.begin(), callbacks.end(), [](const auto& one) {
+    return one.callback_.start() == &OpBegins;
+  });
+  const bool hears = known != callbacks.end();
+  const bool alike = g_gives_inputs == with_inputs && g_gives_outputs == with_outputs;
+  if (hear == hears && (alike || !hear)) return;
+  if (hears) at::removeCallback(known->handle_);
+  if (!hear) return;
+  g_gives_inputs = with_inputs;
+  g_gives_outputs = with_outputs;
+  static auto callback = CallbackOfOps();
+  if (!alike) callback = CallbackOfOps();
+  at::addThreadLocalCallback(callback);
+}
+
+// A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
+std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction& node) {
+  tl.off_nodes = false;
+  tl.node = node.seqNr();
+  if (tl.steps && !tl.op && g_wanted.hears && !InChild())
+    HearOps(true, g_gives_inputs, g_gives_outputs);
+  return nullptr;
+}
+
+void Begin() {
+  GiveWidth(g_own);
+  g_wanted = BeginStep(g_own);
+  TakeOwnWidth();
+  if (g_wanted.counters)
+    ForgetTeams();
+  else if (!g_wanted.records)  // and not in turns with steps that are counted
+    CloseTeams();
+  Flush(g_wanted.flushes);
+  tl.begun = g_by_passes;  // without a gradient parameters are updated then
+  HearOps(g_wanted.hears, true, g_wanted.hears && std::exchange(g_bytes_unknown, false));
+}
+
+// On a thread of its backend's, which has the callbacks of the one that asked for it.
+std::unique_ptr<at::ObserverContext> CollectiveBegins() {
+  auto ends = BeginCollective();
+  if (!ends) return nullptr;
+  auto seen = std::make_unique<SeenCollective>();
+  seen->what = Seen::kCollective;
+  seen->ends = std::move(ends);
+  return seen;
+}
+
+std::unique_ptr<at::ObserverContext> ScopeBegins(const at::RecordFunction& scope) {
+  if (!InChild() && std::strstr(scope.name(), ":all_reduce")) return CollectiveBegins();
+  if (!tl.steps || tl.op || InChild()) return nullptr;
+  if (BeginsLike(scope.name(), "Optimizer.")) {
+    auto seen = std::make_unique<Seen>();
+    seen->what = Seen::kOptimizer;
+    tl.optimizer++;
+    return seen;
+  }
+  if (!g_wanted.hears || !BeginsLike(scope.name(), "enumerate(DataLoader)")) return nullptr;
+  if (!tl.begun && !at::GradMode::is_enabled()) return nullptr;
+  return Enter(&KeyOf("DataLoader"), false, g_wanted.records ? NowNs() : 0, false);
+}
+
+void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
+  auto* const seen = static_cast<Seen*>(context);
+  if (!seen || InChild()) return;
+  if (seen->what == Seen::kOp) return OpEnds(scope, context);
+  if (seen->what == Seen::kCollective) return static_cast<SeenCollective*>(seen)->ends();
+  // some scripts step with each gradient, within the backward pass: the pass ends their step
+  if (--tl.optimizer > 0 || tl.backward || !BeginsLike(scope.name(), "Optimizer.step#")) return;
+  g_by_passes = false;
+  EndStep(scope.name());
+  Begin();
+}
+
+// Of the thread that calls it, from now on.
+void Observe() {
+  const std::string runtime = FindRuntime();
+  g_gives_threads = !runtime.empty();
+  if (!g_gives_threads)
+    Complain(
+        "this PyTorch cannot change the thread count of single ops: they keep the job's count");
+  TakeOwnWidth();
+  g_count_bytes = false;  // of memory nothing is known here
+  tl.steps = true;
+  Send([runtime, own = g_own] {
+    return Object({{"type", "device"},
+                   {"intra", own},
+                   {"inter", 1},
+                   {"asked_intra", 0},
+                   {"asked_inter", 0},
+                   {"openmp", runtime}});
+  });
+  at::addThreadLocalCallback(at::RecordFunctionCallback(ScopeBegins, ScopeEnds)
+                                 .scopes({at::RecordScope::USER_SCOPE}));
+}
+
+}  // namespace
+}  // namespace dltune
+
+#define DLTUNE_API extern "C" __attribute__((visibility("default")))
+
+// As in the plugin for TensorFlow; the calling thread is the one that steps.
+DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
+  static std::string complaint;
+  complaint = dltune::OpenChannel(socket, hello);
+  if (complaint.empty()) dltune::Observe();
+  return complaint.c_str();
+}
+
+// From now on, on this thread: it has no optimizer.
+DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
+
+// This thread begins a backward pass; whether it steps, so that its end is to be told. While ops are
+// heard of, autograd makes a text for each of its nodes (std::ostringstream), a microsecond: those
+// known by their places are heard of within nodes alone.
+DLTUNE_API int dltune_pass_begins() {
+  using namespace dltune;
+  if (!tl.steps || InChild()) return 0;
+  if (tl.backward++ == 0 && g_wanted.hears)
+    g_nodes = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  tl.off_nodes = g_nodes;
+  if (g_nodes && !g_gives_inputs && !g_hooked) HearOps(false, g_gives_inputs, g_gives_outputs);
+  return 1;
+}
+
+DLTUNE_API void dltune_pass_ends() {
+  using namespace dltune;
+  if (InChild()) return;
+  if (--tl.backward == 0 && g_nodes) at::removeCallback(std::exchange(g_nodes, 0));
+  if (tl.backward == 0) tl.node = kNoNode;
+  tl.off_nodes = false;
+  if (!g_by_passes || tl.backward)
+    return HearOps(g_wanted.hears, g_gives_inputs, g_gives_outputs);
+  EndStep("backward pass");
+  Begin();
+}
+
+DLTUNE_API void dltune_close() {
+  dltune::Report("exit");
+  dltune::Flush();
+}

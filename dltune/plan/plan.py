@@ -1,0 +1,246 @@
+"""Plans as a whole: read with the planners of their sections, made, and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from dltune import __version__
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.faults import refuse
+from dltune.base.visible import visible
+from dltune.base.words import counted
+from dltune.plan.observer import Observer
+from dltune.plan.registry import composed, planner
+from dltune.schemas import plan as documents
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.profile import (
+    LOCAL,
+    Framework,
+    Profile,
+    job,
+    task,
+)
+
+
+def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
+    """The plan in a file. Raises UsageError, which lists every fault.
+
+    `left`: is told of each section whose planner is not here, which is then left out; without it,
+    such a section is an error.
+    """
+    plan = documents.stored(path)
+    sections: dict[str, msgspec.Struct] = {}
+    for name, stored in plan.sections.items():
+        try:
+            kind = planner(name).section
+        except UsageError as error:
+            if left is None:
+                where = f"{path}: sections.{visible(name)}"
+                raise UsageError(f"{where}: {error}", remedy=error.remedy) from None
+            left(f"skipping section {name!r} of the plan: {error}")
+            continue
+        sections[name] = documents.typed(stored, name, kind, path)
+    msgspec.structs.force_setattr(plan, "sections", sections)
+    refuse(str(path), check(plan))
+    return plan
+
+
+def check(plan: Plan) -> list[str]:
+    """All that cannot be done in a plan, one sentence each, the field's path first.
+
+    Whether it fits a machine and a graph is for those who have these at hand.
+    """
+    return [
+        f"sections.{fault}"
+        for name, section in plan.sections.items()
+        for fault in planner(name).faults(section, plan)
+    ]
+
+
+def bare(
+    machine: Machine,
+    *,
+    profile: str = "",
+    framework: Framework | None = None,
+    signatures: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
+    sections: Mapping[str, Any] = MappingProxyType({}),
+) -> Plan:
+    """A plan for this machine, made now, of these sections."""
+    return Plan(
+        schema=SCHEMA,
+        created=files.now(),
+        dltune=__version__,
+        profile=profile,
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=len(machine.cores),
+        framework=framework,
+        signatures=signatures,
+        tasks=tasks,
+        sections={name: section for name, section in sections.items() if section is not None},
+    )
+
+
+def with_sections(plan: Plan, **sections: Any) -> Plan:
+    """The plan with these sections in place of those of their names; None takes one away."""
+    whole = {**plan.sections, **sections}
+    kept = {name: section for name, section in whole.items() if section is not None}
+    return msgspec.structs.replace(plan, sections=kept)
+
+
+def put(
+    existing: Plan | None,
+    name: str,
+    section: msgspec.Struct,
+    machine: Machine,
+    profile: Profile | None = None,
+    framework: Framework | None = None,
+) -> Plan:
+    """`existing` with this section of the planner `name`, or a plan of its own.
+
+    The section was decided for `machine`, from `profile` where it is for certain graphs; what the
+    profile's job ran under comes into the plan with it. `framework`: what ran the job, where there
+    is no profile to tell. Raises UsageError when `existing` is for another machine or other graphs,
+    or has sections under which a job has other graphs than those that this section, or one that is
+    there, was decided for.
+    """
+    if profile is None:
+        made = bare(machine, framework=framework, sections={name: section})
+    else:
+        made = bare(
+            machine,
+            profile=files.digest(profile),
+            framework=profile.framework,
+            signatures=tuple(step.signature for step in profile.steps),
+            tasks=_tasks(profile),
+            sections={"settings": profile.under, name: section},
+        )
+    if existing is None:
+        return made
+    if existing.machine != machine.fingerprint:
+        raise UsageError(
+            f"the existing plan is for {existing.machine_name} with {existing.cores} cores, but "
+            f"the new section is for {machine.name} with {len(machine.cores)} cores",
+            remedy="write a separate plan with -o",
+        )
+    if existing.signatures and made.signatures and set(existing.signatures) != set(made.signatures):
+        raise UsageError(
+            "the existing plan was made for other graphs than those of this profile",
+            remedy="make both sections from one profile, or write a separate plan with -o",
+        )
+    if profile is None:
+        require_fitting(existing, name, section)
+        made = msgspec.structs.replace(made, created=existing.created)
+    else:
+        _require_same_graphs(existing, made, name)
+    sections = {**made.sections, **existing.sections, name: section}
+    return msgspec.structs.replace(
+        existing,
+        created=made.created,
+        profile=made.profile or existing.profile,
+        framework=(profile and profile.framework) or existing.framework or framework,
+        signatures=made.signatures or existing.signatures,
+        tasks=made.tasks or existing.tasks,
+        sections={name: sections[name] for name in composed(sections)},
+    )
+
+
+def _tasks(profile: Profile) -> tuple[str, ...]:
+    """Of a job with several; without, the framework calls its only one "localhost"."""
+    names = dict.fromkeys(task(step.device) for step in profile.steps)
+    return tuple(name for name in names if job(name) not in ("", LOCAL))
+
+
+def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
+    """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
+    if why := _differences(existing, made.sections, own, graphs=True):
+        raise UsageError(
+            f"the existing plan runs the job {why}, unlike the profiled job, so their graphs "
+            "differ",
+            remedy="profile the job with dltune profile --plan PLAN, then plan again",
+        )
+
+
+def unlike(existing: Plan, profile: Profile, own: str) -> str:
+    """In what a job under `existing` is not run as the job of the profile was, beside the section
+    of the planner `own`, in a few words; empty: in nothing."""
+    return _differences(existing, {"settings": profile.under}, own, graphs=False)
+
+
+def _differences(existing: Plan, before: Mapping[str, Any], own: str, *, graphs: bool) -> str:
+    differences = (
+        planner(name).difference(before.get(name), after, graphs=graphs)
+        for name, after in existing.sections.items()
+        if name != own
+    )
+    return " and ".join(filter(None, differences))
+
+
+def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:
+    """Raises UsageError when a job with this section of the planner `name`, or without one, has
+    other graphs than those whose ops a section of `existing` speaks of."""
+    why = planner(name).difference(existing.sections.get(name), section, graphs=True)
+    if why and names_ops(existing):
+        raise UsageError(
+            f"the existing plan has entries for single ops, but a job {why} has other graphs",
+            remedy="write a separate plan with -o, then profile the job with --plan",
+        )
+
+
+def observers(plan: Plan, *, in_force: bool) -> dict[str, Observer]:
+    """Return the observers of the plan's sections in one setting of a benchmark, by section."""
+    made = {
+        name: planner(name).observer(section, in_force=in_force) for name, section in in_order(plan)
+    }
+    return {name: observer for name, observer in made.items() if observer}
+
+
+def names_ops(plan: Plan) -> bool:
+    """Whether a section speaks of single ops, which are met in the plan's graphs alone."""
+    return any(planner(name).names_ops(section) for name, section in plan.sections.items())
+
+
+def places_threads(plan: Plan) -> bool:
+    """Whether a section decides how many threads there are and where they run."""
+    return any(planner(name).places_threads(section) for name, section in plan.sections.items())
+
+
+def for_any_graph(plan: Plan) -> bool:
+    """Whether it may make other graphs of those it was made for, and says nothing of single ops,
+    which would be met in those alone."""
+    changes = (planner(name).changes_graphs(section) for name, section in plan.sections.items())
+    return any(changes) and not names_ops(plan)
+
+
+def require_machine(plan: Plan, machine: Machine) -> None:
+    """Raises UsageError unless `machine` is the one that the plan was made for."""
+    if plan.machine == machine.fingerprint:
+        return
+    here = f"{counted(len(machine.cores), 'core')} of {machine.name}"
+    if machine.quota is not None:
+        here += f" with a quota of {machine.quota:g} CPU{'s' * (machine.quota != 1)}"
+    raise UsageError(
+        f"the plan was made for {counted(plan.cores, 'core')} of {plan.machine_name} "
+        f"(fingerprint {plan.machine}), but this machine has {here} "
+        f"(fingerprint {machine.fingerprint})",
+        remedy="make a plan for this machine, or pass --partial to enforce only what still applies",
+    )
+
+
+def require_sections(plan: Plan) -> None:
+    """Raises UsageError when there is nothing in it to enforce."""
+    if not plan.sections:
+        raise UsageError("the plan has no section", remedy="make a plan with dltune plan PROFILE")
+
+
+def in_order(plan: Plan) -> list[tuple[str, Any]]:
+    """The plan's sections by their planners' names, in the order in which they take effect."""
+    return [(name, plan.sections[name]) for name in composed(plan.sections)]

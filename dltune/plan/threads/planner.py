@@ -1,0 +1,246 @@
+"""The planner of threads, as the registry knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from dltune.base.errors import UsageError
+from dltune.plan.enforcement import Enforcement, Run
+from dltune.plan.planner import Decision, Planner
+from dltune.plan.threads import emit
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections import threads
+from dltune.schemas.sections.threads import Threads
+from dltune.views import Section, View
+
+if TYPE_CHECKING:
+    from dltune.plan.threads.decide import Decision as Strategies
+    from dltune.schemas.profile import Profile
+    from dltune.simulate.model.prediction import Model
+    from dltune.simulate.workload.calibration import Calibration
+    from dltune.simulate.workload.workload import Workload
+
+
+class ThreadsPlanner(Planner[Threads]):
+    name = "threads"
+    summary = "Choose threads and cores for each op, and which ops run at the same time."
+    example = "dltune plan profile.json"
+    section = Threads
+    after = ("settings", "allreduce")
+    formats = emit.FORMATS
+
+    def faults(self, section: Threads, plan: Plan) -> Iterator[str]:
+        return threads.faults(section, plan.cores, plan.signatures)
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        from dltune.plan.threads.decide import STRATEGIES
+
+        path = click.Path(path_type=Path)
+        return [
+            click.Argument(["profile"], type=path),
+            click.Option(
+                ["--strategy"],
+                type=click.Choice(STRATEGIES),
+                default="auto",
+                show_default=True,
+                metavar="STRATEGY",
+                help="Plan with STRATEGY from the list above; auto plans with the fastest.",
+            ),
+            click.Option(
+                ["--machine"],
+                metavar="FILE|NAME",
+                help="Plan for another machine: a machine document, or a known name such as "
+                "knl-7250.  [default: the profiled machine]",
+            ),
+            click.Option(
+                ["--cores"],
+                metavar="N|LIST",
+                help="Plan for N cores, or for the cores of LIST, such as 0-3,8.  [default: as "
+                "many as the CPU quota allows]",
+            ),
+            click.Option(
+                ["--model"],
+                type=path,
+                metavar="FILE",
+                help="Predict op times with this model of `dltune model train`.  [default: with "
+                "the measured times of each op]",
+            ),
+            click.Option(
+                ["--bitwise"],
+                is_flag=True,
+                help="Keep the thread count of every op, so that results stay bit for bit.",
+            ),
+            click.Option(
+                ["--explain"],
+                metavar="OP",
+                help="Explain the plan of the ops that match OP: a key, part of a key, or op type.",
+            ),
+        ]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Threads]:
+        """dltune simulates the framework's settings and several strategies on the profiled graph,
+        and chooses the fastest.
+
+        \b
+        Settings and strategies (in brackets: strategies of the paper):
+          default      the framework's defaults
+          recommended  intra-op: physical cores; inter-op: sockets
+          uniform AxB  all ops alike: intra-op A, inter-op B
+          per-op       each op gets its fastest thread count [1]
+          per-type     all ops of a type get the same thread count [1+2]
+          +co-run      ops also run at the same time, on separate cores [3]
+          +smt         small ops also use the second hardware threads [4]
+          +cap=N       no op gets more than N threads
+        --strategy takes auto, uniform, per-op or per-type; per-op and
+        per-type can be followed by +co-run or +co-run+smt.
+        """
+        return _decide(**parameters)
+
+    def names_ops(self, section: Threads) -> bool:
+        return bool(section.ops)
+
+    def places_threads(self, section: Threads) -> bool:
+        return True
+
+    def enforce(self, section: Threads, run: Run) -> Enforcement:
+        from dltune.plan.threads.enforce import EnforcedThreads
+
+        return EnforcedThreads(section, run)
+
+    def apply(self, section: Threads, plan: Plan, machine: Machine) -> Callable[[], None]:
+        from dltune.frameworks.tensorflow.apply import obey
+        from dltune.job.orders import machine_lines
+        from dltune.plan.threads.fitted import fit
+
+        if plan.framework and not plan.framework.capabilities.applies_in_process:
+            raise UsageError(
+                f"the plan is for {plan.framework.title}, but dltune.apply can set threads of ops "
+                "only in TensorFlow",
+                remedy="start the job with dltune run --plan PLAN -- CMD",
+            )
+        fitted = fit(section, machine)
+        orders = fitted.orders(1, plan.signatures)
+        return lambda: obey([*machine_lines(machine, fitted.uniform), *orders.lines()])
+
+    def show(self, section: Threads, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
+        from dltune.plan.threads.show import shown
+
+        return shown(section, beside)
+
+
+PLANNER = ThreadsPlanner()
+
+
+def _decide(
+    profile: Path,
+    strategy: str,
+    machine: str | None,
+    cores: str | None,
+    model: Path | None,
+    bitwise: bool,
+    explain: str | None,
+) -> Decision[Threads]:
+    from dltune.plan.threads.decide import choose
+    from dltune.plan.threads.explain import explain as explained
+    from dltune.plan.threads.show import predictions
+    from dltune.plan.threads.target import restricted
+    from dltune.schemas import profile as documents
+    from dltune.simulate.workload.calibration import calibrated
+    from dltune.simulate.workload.transfer import transferred
+    from dltune.system.known import find
+
+    if model and machine:
+        raise UsageError(
+            "--model and --machine cannot be combined: a regression model is valid for one machine",
+            remedy="leave out --model or --machine",
+        )
+    found = documents.load(profile)
+    trained, remarks = _model(model, found, profile) if model else (None, ())
+    there = restricted((find(machine) if machine else None) or found.machine, cores)
+    made, calibration = calibrated(found, trained)
+    made = transferred(made, there)
+    strategies = choose(made, strategy, bitwise=bitwise)
+    section = strategies.threads(made)
+    best = strategies.best_uniform.uniform
+    return Decision(
+        section,
+        there,
+        found,
+        choice=strategies.chosen.setting,
+        remarks=(*remarks, *_remarks(found, made, calibration, strategies)),
+        shown=View([Section("strategies", "", [predictions(section)])]),
+        explanation=("", *explained(made, strategies, explain)) if explain else (),
+        summary={
+            "machine": there.name,
+            "cores": len(there.cores),
+            "strategy": section.strategy,
+            "uniform": section.uniform,
+            "ops": len(section.ops),
+            "overhead": calibration.overhead,
+            "scale": calibration.scale,
+            "predictions": section.predictions,
+        },
+        formats={
+            name: partial(emit.emit, name, found.framework.name, best, there)
+            for name in emit.FORMATS
+        },
+    )
+
+
+def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[str]]:
+    """The regression model of a file, for this profile's ops, and what it does not cover."""
+    from dltune.simulate.model.regression.file import load, require_fits
+    from dltune.simulate.model.regression.train import Regression
+
+    header, trained = load(path)
+    require_fits(header, profile, path, name)
+    model = Regression.on(trained, profile)
+    if not model.predictions:
+        samples = ", ".join(f"{threads} {placement}" for threads, placement in header.samples)
+        raise UsageError(
+            f"no op of {name} has the measurements that {path} needs: times at {samples}"
+            + (f" with {', '.join(header.events)}" if header.events else ""),
+            remedy="profile the job again with the options of the training profiles",
+        )
+    told = (
+        f"note: {path} ({header.regressor}, trained on {header.ops} ops) predicts the times of "
+        f"{len(model.predictions)} ops; {len(model.missing)} ops lack a sample and keep their "
+        "measured times"
+    )
+    return model, [told]
+
+
+def _remarks(
+    profile: Profile, workload: Workload, calibration: Calibration, strategies: Strategies
+) -> Sequence[str]:
+    """Return the basis of the predictions, and what limits them."""
+    from dltune.simulate.workload.calibration import is_oversubscribed
+
+    own = profile.settings
+    basis: list[str] = []
+    if calibration.span:
+        basis.append(
+            f"note: predictions are calibrated to the job's run (intra-op {own.intra}, inter-op "
+            f"{own.inter}; {calibration.span * 1e3:.1f} ms from first to last op): "
+            f"{calibration.overhead * 1e6:.2f} us of overhead per op, op times scaled by "
+            f"{calibration.scale:.3f}"
+        )
+    elif is_oversubscribed(profile):
+        basis.append(
+            f"note: predictions are not calibrated: in the profile, {own.intra} threads for an op "
+            f"shared {len(profile.machine.cores)} cores and waited for one another"
+        )
+    if calibration.doubtful:
+        basis.append(
+            "warning: the predictions are not reliable: op times in the job differ widely from "
+            "those measured one by one, as if other programs used the CPUs. Profile again while "
+            "the machine is idle"
+        )
+    return [*basis, *workload.remarks, *strategies.remarks]

@@ -1,1 +1,0 @@
-"""Decide how data files are read, from what was measured of them."""

@@ -1,1 +1,0 @@
-"""What a step computes again so that it needs less memory."""

@@ -1,1 +1,0 @@
-"""Over which devices each operator of a network is divided."""

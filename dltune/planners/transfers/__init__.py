@@ -1,1 +1,0 @@
-"""The order in which parameters travel from servers to workers (TicTac)."""

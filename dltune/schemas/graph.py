@@ -1,0 +1,206 @@
+"""The graph document: a training step that was not profiled, written by hand or by another program.
+
+Nodes, tensors and ops are referred to by position, counted from 0.
+`dltune.simulate.graph.documented` reads and writes it.
+"""
+
+from __future__ import annotations
+
+import collections
+import graphlib
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from dltune.base import files
+from dltune.base.faults import AMOUNT, each
+from dltune.schemas.profile import Placement
+
+SCHEMA = "dltune.graph/1"
+
+TensorKind = Literal["result", "variable", "constant", "argument"]
+
+
+class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A way to run an op.
+
+    `threads`, `placement`: thread count and placement.
+    `seconds`: duration.
+    """
+
+    threads: int
+    placement: Placement
+    seconds: float
+
+
+class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Work that several nodes can run.
+
+    `key`: text that determines the work; unique.
+    `ways`: measured ways to run it; empty if unknown.
+    """
+
+    key: str
+    ways: tuple[Way, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node of the graph.
+
+    `name`, `type`: for people.
+    `op`: position of its op; null for a node that takes no time.
+    `inputs`: by input slot, positions of the tensors that it reads.
+    `control`: positions of further nodes that must finish before it.
+    `runs`: runs per execution; more than 1 in a loop.
+    `back`: true if its outputs flow back in a loop; no node waits for it.
+    `device`: device with its task, such as `/job:worker/task:0/device:CPU:0`; empty if unknown.
+    """
+
+    name: str
+    type: str = ""
+    op: int | None = None
+    inputs: tuple[int, ...] = ()
+    control: tuple[int, ...] = ()
+    runs: float = 1.0
+    back: bool = False
+    device: str = ""
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An output of a node.
+
+    `node`, `slot`: node and output slot.
+    `bytes`: size.
+    `dtype`: element type.
+    `kind`: `result` of the step; or `variable`, `constant` or `argument`, which exist before and
+      after the step.
+    `alias`: position of the tensor whose memory it uses; null if it has its own memory.
+    """
+
+    node: int
+    slot: int
+    bytes: int
+    dtype: str = ""
+    kind: TensorKind = "result"
+    alias: int | None = None
+
+
+class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A training step.
+
+    `nodes`: nodes.
+    `tensors`: outputs of the nodes.
+    `ops`: ops that the nodes run.
+    """
+
+    schema: str
+    nodes: tuple[Node, ...]
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...] = ()
+
+
+def check(graph: Graph) -> list[str]:
+    """All that cannot be true of a graph, one sentence each, the field's path first."""
+    faults = [
+        *_op_faults(graph),
+        *_node_faults(graph),
+        *_tensor_faults(graph),
+    ]
+    return faults or [*_cycle(graph)]
+
+
+load = files.reader(Graph, SCHEMA, check)
+
+
+def _op_faults(graph: Graph) -> Iterator[str]:
+    keys = collections.Counter(op.key for op in graph.ops)
+    yield from (
+        f"ops must contain each key only once, got {key!r} {n} times"
+        for key, n in keys.items()
+        if n > 1
+    )
+    for here, op in each("ops", graph.ops, "key"):
+        cases = collections.Counter((way.threads, way.placement) for way in op.ways)
+        for (threads, placement), n in cases.items():
+            if n > 1:
+                yield (
+                    f"{here}.ways must contain each way only once, got {threads} threads "
+                    f"{placement} {n} times"
+                )
+        for at, way in enumerate(op.ways):
+            if way.threads < 1:
+                yield f"{here}.ways[{at}].threads must be at least 1, got {way.threads}"
+            if not AMOUNT.holds(way.seconds):
+                yield (
+                    f"{here}.ways[{at}].seconds must be finite and not negative, got {way.seconds}"
+                )
+
+
+def _node_faults(graph: Graph) -> Iterator[str]:
+    for here, node in each("nodes", graph.nodes, "name"):
+        own = () if node.op is None else (node.op,)
+        references = (
+            ("op", "ops", len(graph.ops), own),
+            ("inputs", "tensors", len(graph.tensors), node.inputs),
+            ("control", "nodes", len(graph.nodes), node.control),
+        )
+        for field, what, there, wanted in references:
+            for n in wanted:
+                if not 0 <= n < there:
+                    yield f"{here}.{field} refers to {what}[{n}], which does not exist"
+        if not AMOUNT.holds(node.runs):
+            yield f"{here}.runs must be finite and not negative, got {node.runs}"
+
+
+def _tensor_faults(graph: Graph) -> Iterator[str]:
+    first: dict[tuple[int, int], int] = {}
+    for index, (here, tensor) in enumerate(each("tensors", graph.tensors)):
+        if not 0 <= tensor.node < len(graph.nodes):
+            yield f"{here}.node refers to nodes[{tensor.node}], which does not exist"
+        for field, bits in (("slot", 31), ("bytes", 63)):
+            if not 0 <= getattr(tensor, field) < 1 << bits:
+                yield (
+                    f"{here}.{field} must be between 0 and 2^{bits} - 1, got "
+                    f"{getattr(tensor, field)}"
+                )
+        same = first.setdefault((tensor.node, tensor.slot), index)
+        if same != index:
+            at = f"slot {tensor.slot} of nodes[{tensor.node}]"
+            yield f"{here}.slot must be unique for its node: {at} is also tensors[{same}]"
+        if tensor.alias is not None:
+            yield from _alias_faults(graph, here, tensor, tensor.alias)
+
+
+def _alias_faults(graph: Graph, here: str, tensor: Tensor, alias: int) -> Iterator[str]:
+    if not 0 <= alias < len(graph.tensors):
+        yield f"{here}.alias refers to tensors[{alias}], which does not exist"
+        return
+    owner = graph.tensors[alias]
+    if owner.alias is not None:
+        yield f"{here}.alias refers to tensors[{alias}], which is an alias too"
+    if owner.kind != tensor.kind:
+        yield (
+            f"{here}.kind must be {owner.kind!r} as in tensors[{alias}], which it is an alias of, "
+            f"got {tensor.kind!r}"
+        )
+
+
+def _cycle(graph: Graph) -> Iterator[str]:
+    """One of them, where there are any."""
+    waits = {
+        index: [
+            before
+            for before in (*(graph.tensors[t].node for t in node.inputs), *node.control)
+            if not graph.nodes[before].back
+        ]
+        for index, node in enumerate(graph.nodes)
+    }
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        around = ", ".join(f"{node} ({graph.nodes[node].name})" for node in error.args[1][1:])
+        yield (
+            f"nodes must not wait for each other in a cycle: {around}; set back on the node that "
+            "closes a loop"
+        )

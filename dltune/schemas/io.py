@@ -1,0 +1,514 @@
+"""The io document: how a job reads its data, and what the storage can deliver. `dltune io-report`
+writes it.
+
+Times are in seconds, sizes and offsets in bytes, and rates per second. A null value could not be
+observed; `unseen` gives the reason. *Asked* bytes are bytes that the job used: bytes copied by read
+calls and pages accessed in mappings. *Storage* bytes came from below the page cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from dltune.base import files
+from dltune.base.faults import (
+    AMOUNT,
+    Bound,
+    at_least,
+    at_most,
+    each,
+    one_of,
+    path,
+    repeated,
+)
+from dltune.base.words import size
+from dltune.schemas import finding
+from dltune.schemas.finding import Finding
+
+SCHEMA = "dltune.io/2"
+_POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
+
+PatternKind = Literal["sequential", "strided", "shuffled", "mixed", "unknown"]
+# where offsets come from: addresses of page faults, arguments of read calls that were seen waiting,
+# positions of descriptors, pages that became resident
+Source = Literal["faults", "calls", "positions", "residency"]
+FileFormat = Literal[
+    "lmdb", "npy", "npz", "arrow", "parquet", "safetensors", "tfrecord", "hdf5", "tar", "other"
+]
+Method = Literal["mmap", "pread", "direct"]
+Walk = Literal["cursor", "offsets"]
+
+
+class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mounted file system that contains data files.
+
+    `device`: device number as `major:minor`.
+    `mount`, `source`, `kind`: mount point, mounted device and file system type.
+    `read_ahead`: largest read-ahead of the kernel for a sequential reader.
+    `rotational`, `scheduler`, `requests`: properties of the block device: rotating disk, I/O
+      scheduler and queue length; null without a block device.
+    `counted`: true if the kernel's `read_bytes` includes reads from this file system (not on FUSE
+      and network file systems).
+    """
+
+    device: str
+    mount: str
+    source: str
+    kind: str
+    read_ahead: int | None
+    rotational: bool | None
+    scheduler: str | None
+    requests: int | None
+    counted: bool
+
+
+class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The order of offsets within one thread.
+
+    `kind`: kind of pattern.
+    `source`: where offsets were observed: page `faults`, read `calls`, descriptor `positions`, or
+      `residency` of pages.
+    `offsets`: number of offsets observed.
+    `stride`: median distance of forward jumps.
+    `run`: median number of bytes read in one piece.
+    `share`: share of the offsets that belong to threads with this pattern.
+    """
+
+    kind: PatternKind
+    source: Source | None
+    offsets: int
+    stride: float | None
+    run: float | None
+    share: float
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Read calls of one size.
+
+    `size`: size, rounded up to a power of two.
+    `seen`: number of times that such a call was observed waiting.
+    """
+
+    size: int
+    seen: int
+
+
+class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A data file that the job has mapped or opened.
+
+    `path`, `format`, `size`: the file.
+    `device`: device number of its file system.
+    `processes`: processes that use it.
+    `mapped`: mapped bytes, the largest value of a process.
+    `resident`: mapped bytes in the page tables of all processes.
+    `cached`: bytes in the page cache at the end.
+    `storage_bytes`: bytes read from storage during the observation.
+    `asked`: bytes that the job used.
+    `amplification`: `storage_bytes` divided by `asked`.
+    `advice`: advice of the mapping: `normal`, `sequential` or `random`.
+    `direct`: true if opened with `O_DIRECT`.
+    `major`, `minor`: page faults on its mappings.
+    `shared`: mean number of processes with a fault on the same page.
+    `hot`: offsets with the most faults, each with the number of faults.
+    `hot_size`: size of the pieces in `hot`.
+    `requests`: read calls by size.
+    `pattern`: order of offsets.
+    """
+
+    path: str
+    format: FileFormat
+    size: int
+    device: str
+    processes: tuple[int, ...]
+    mapped: int
+    resident: int | None
+    cached: int | None
+    storage_bytes: int | None
+    asked: int | None
+    amplification: float | None
+    advice: str | None
+    direct: bool
+    major: int | None
+    minor: int | None
+    shared: float | None
+    hot_size: int
+    hot: tuple[tuple[int, int], ...]
+    requests: tuple[Request, ...]
+    pattern: Pattern
+
+
+class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A thread during the observation.
+
+    `tid`, `name`: the thread.
+    `seconds`: duration of the observation.
+    `looks`: number of samples.
+    `cpu`: seconds on a CPU.
+    `kernel`: part of `cpu` spent in the kernel.
+    `queued`: seconds in which it was ready and waited for a CPU.
+    `voluntary`, `involuntary`: context switches.
+    `waiting`: estimated seconds asleep for storage, in a read call or a page fault.
+    `sleep_share`: share of its reading time (asleep, queued and in the kernel) that it slept; null
+      if the thread was not observed reading.
+    `major`, `minor`: page faults.
+    """
+
+    tid: int
+    name: str
+    seconds: float
+    looks: int
+    cpu: float
+    kernel: float
+    queued: float | None
+    voluntary: int
+    involuntary: int
+    waiting: float
+    sleep_share: float | None
+    major: int
+    minor: int
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A process of the job.
+
+    `pid`, `parent`: process and parent process.
+    `command`, `user`: command line and user.
+    `seconds`: duration of the observation.
+    `ended`: true if it ended during the observation.
+    `threads`: threads.
+    `threads_ended`: number of threads that ended.
+    `major`, `minor`: page faults.
+    `read_calls`, `read`: read calls, and bytes that they copied; null without permission.
+    `storage_bytes`: the kernel's `read_bytes`; null without permission.
+    """
+
+    pid: int
+    parent: int
+    command: str
+    user: str
+    seconds: float
+    ended: bool
+    threads: tuple[Thread, ...]
+    threads_ended: int
+    major: int
+    minor: int
+    read_calls: int | None
+    read: int | None
+    storage_bytes: int | None
+
+
+class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pressure on a resource, as the kernel reports it.
+
+    `resource`: `io`, `memory` or `cpu`.
+    `of`: the machine, or the job's control group.
+    `some`, `full`: share of the time in which some, or all, tasks waited for the resource.
+    """
+
+    resource: Literal["io", "memory", "cpu"]
+    of: str
+    some: float
+    full: float | None
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of Python code at which a thread waited for storage.
+
+    `where`: the line, such as `train.py:31 (load)`.
+    `share`: share of the samples of waiting threads.
+    `looks`: number of samples.
+    """
+
+    where: str
+    share: float
+    looks: int
+
+
+class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cost of the observation.
+
+    `cpu`: CPU seconds of dltune and its children.
+    `looks`: number of samples.
+    `share`: `cpu` divided by the CPU time of the observed processes.
+    """
+
+    cpu: float
+    looks: int
+    share: float | None
+
+
+class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Observation of a running job.
+
+    `seconds`: duration.
+    `faults_by`: `events`: page faults with their addresses; or `counters`.
+    `files`: data files.
+    `processes`: processes of the job.
+    `pressure`: pressure on resources.
+    `lines`: Python code that waited for storage.
+    `cost`: cost of the observation.
+    """
+
+    seconds: float
+    faults_by: Literal["events", "counters"]
+    files: tuple[DataFile, ...]
+    processes: tuple[Process, ...]
+    pressure: tuple[Pressure, ...]
+    lines: tuple[Line, ...]
+    cost: Cost
+
+    @property
+    def readers(self) -> list[tuple[Process, Thread]]:
+        """All threads that were watched for some time."""
+        return [(p, t) for p in self.processes for t in p.threads if t.seconds > 0]
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Repeated measurements.
+
+    `median`: median.
+    `spread`: half the interquartile range divided by the median.
+    `samples`: number of measurements.
+    """
+
+    median: float
+    spread: float
+    samples: int
+
+
+class Strided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several processes read the records of a file in turns (figure 3.4 of Pumma's thesis).
+
+    `readers`: number of processes.
+    `walk`: `cursor`: each process passes over the others' records, as LMDB's cursor does;
+      `offsets`: each knows the offsets of its own records.
+    `method`: way of reading.
+    `throughput`: bytes of records per second, all readers together.
+    `switches`: voluntary context switches of all readers per MiB.
+    `involuntary`: involuntary context switches.
+    `sleep_share`: share of the readers' time asleep.
+    `major`: major page faults.
+    `extra`: bytes of pages accessed outside a reader's own records, per byte of records (figure 4.2
+      of Pumma's thesis).
+    `storage_bytes`: bytes read from storage per byte of records; null if unknown.
+    """
+
+    readers: int
+    walk: Walk
+    method: Method
+    throughput: Measured
+    switches: Measured
+    involuntary: Measured
+    sleep_share: Measured
+    major: Measured
+    extra: float
+    storage_bytes: float | None
+
+
+class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One process reads front to back with one block size (figure 5.1 of Pumma's thesis).
+
+    `method`: way of reading.
+    `block`: block size.
+    `throughput`: bytes per second.
+    `switches`: voluntary context switches.
+    `sleep_share`: share of the time asleep.
+    """
+
+    method: Method
+    block: int
+    throughput: Measured
+    switches: Measured
+    sleep_share: Measured
+
+
+class Random(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One process reads records in shuffled order.
+
+    `method`: way of reading.
+    `advised`: true if the kernel was told to expect random access.
+    `ahead`: number of records for which read-ahead hints (`WILLNEED`) were given.
+    `throughput`: bytes per second.
+    `latency`: seconds per record.
+    `storage_bytes`: bytes read from storage per byte of records; null if unknown.
+    """
+
+    method: Method
+    advised: bool
+    ahead: int
+    throughput: Measured
+    latency: Measured
+    storage_bytes: float | None
+
+
+class Seek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cost of reaching a record from the front of the file, as LMDB's cursor does.
+
+    `passed`: number of records passed.
+    `seconds`: seconds per record passed, with a cold cache.
+    `pages`: pages accessed per record passed.
+    `by_offset`: seconds to reach a record by its exact offset.
+    """
+
+    passed: int
+    seconds: Measured
+    pages: float
+    by_offset: float
+
+
+class Ceiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The highest throughput of the storage.
+
+    `method`: `direct`, or plain reads of cold pages on storage without `O_DIRECT`.
+    `block`: bytes per request.
+    `parallel`: requests at the same time.
+    `throughput`: bytes per second.
+    """
+
+    method: Method
+    block: int
+    parallel: int
+    throughput: Measured
+
+    @property
+    def requests(self) -> str:
+        """How it was asked for, in words."""
+        how = "O_DIRECT" if self.method == "direct" else self.method
+        at_once = f"{self.parallel} at a time" if self.parallel > 1 else "one after the other"
+        return f"requests of {size(self.block)}, {at_once} ({how})"
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file read with a cold cache in several ways that take turns.
+
+    `path`, `format`, `size`, `device`: the file.
+    `readers`: numbers of processes tried.
+    `records`: records in the window; equal pieces for a file that is not LMDB.
+    `mean_size`: mean size of a record.
+    `window`: bytes that were read.
+    `repeats`: repetitions of each way.
+    `seconds`: duration.
+    `cold`: how dltune confirmed that the pages were dropped from the cache.
+    `ceiling`: highest throughput of the storage.
+    `strided`, `blocks`, `shuffled`, `seek`: results by kind of access.
+    `share_of_ceiling`: throughput of one reader through a mapping with the cursor's walk, divided
+      by the ceiling.
+    """
+
+    path: str
+    format: FileFormat
+    size: int
+    device: str
+    readers: tuple[int, ...]
+    records: int
+    mean_size: float
+    window: int
+    repeats: int
+    seconds: float
+    cold: str
+    ceiling: Ceiling
+    strided: tuple[Strided, ...]
+    blocks: tuple[Block, ...]
+    shuffled: tuple[Random, ...]
+    seek: Seek | None
+    share_of_ceiling: float
+
+
+class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A report on reading.
+
+    `subject`: the job's command, `pid N`, or the file's path.
+    `storage`: file systems of the data files.
+    `watch`: observation of a job; null for an experiment.
+    `experiment`: experiment with a file; null for a job.
+    `findings`: findings in order of cost.
+    `unseen`: things that could not be observed, with the reason.
+    """
+
+    schema: str
+    created: str
+    dltune: str
+    subject: str
+    partial: str | None
+    storage: tuple[Storage, ...]
+    watch: Watch | None
+    experiment: Experiment | None
+    findings: tuple[Finding, ...]
+    unseen: tuple[str, ...]
+
+
+def _second(first: dict[str, Any]) -> dict[str, Any]:
+    """A document of the first schema, which had findings of its own kind."""
+    return finding.of_another_kind(first, title="said", fix="advice")
+
+
+def check(io: Io) -> list[str]:
+    """All that cannot be true of an io document, one sentence each, the field's path first."""
+    faults = []
+    if (io.watch is None) == (io.experiment is None):
+        faults.append("exactly one of watch and experiment must be present")
+    devices = [storage.device for storage in io.storage]
+    faults += repeated("storage", "device", devices)
+    faults += _numbers("", io)
+    faults += finding.faults("findings", io.findings)
+    device = one_of(devices, "the devices in storage")
+    if io.watch:
+        faults += _watch_faults(io.watch, device)
+    if io.experiment:
+        faults += _experiment_faults(io.experiment, device)
+    return faults
+
+
+load = files.reader(Io, SCHEMA, check, {1: _second})
+
+
+def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
+    pids = [process.pid for process in watch.processes]
+    yield from repeated("watch.processes", "pid", pids)
+    watched = one_of(pids, "the pids in watch.processes")
+    for process in watch.processes:
+        here = f"watch.processes ({process.pid}).threads"
+        yield from repeated(here, "tid", (thread.tid for thread in process.threads))
+        for thread in process.threads:
+            yield from at_most(1).of(f"{here} ({thread.tid})", thread, "sleep_share")
+    for file in watch.files:
+        here = f"watch.files ({file.path})"
+        yield from device.of(here, file, "device")
+        yield from watched.faults(f"{here}.processes", *file.processes)
+        yield from at_most(1).of(f"{here}.pattern", file.pattern, "share")
+        if (file.pattern.source is None) != (file.pattern.kind == "unknown"):
+            yield f"{here}.pattern.source must be null exactly when kind is 'unknown'"
+        for request in file.requests:
+            yield from _POWER_OF_TWO.of(f"{here}.requests", request, "size")
+    for line in watch.lines:
+        yield from at_most(1).of(f"watch.lines ({line.where})", line, "share")
+    for pressure in watch.pressure:
+        here = f"watch.pressure ({pressure.of} {pressure.resource})"
+        yield from at_most(1).of(here, pressure, "some", "full")
+
+
+def _experiment_faults(experiment: Experiment, device: Bound) -> Iterator[str]:
+    yield from device.of("experiment", experiment, "device")
+    yield from at_least(1).of("experiment", experiment, "records", "window", "repeats")
+    asked = one_of(experiment.readers, "experiment.readers")
+    for strided in experiment.strided:
+        yield from asked.of("experiment.strided", strided, "readers")
+        here = f"experiment.strided ({strided.readers}).sleep_share"
+        yield from at_most(1).of(here, strided.sleep_share, "median")
+    for block in experiment.blocks:
+        yield from at_least(1).of("experiment.blocks", block, "block")
+
+
+def _numbers(here: str, value: object) -> Iterator[str]:
+    """Every number of the document is finite and not negative."""
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from _numbers(path(here, field), getattr(value, field))
+    elif isinstance(value, tuple):
+        for at, item in each(here, value):
+            yield from _numbers(at, item)
+    elif isinstance(value, int | float):
+        yield from AMOUNT.faults(here, value)

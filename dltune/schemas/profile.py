@@ -1,0 +1,618 @@
+"""The profile document: the measurements of one job. `dltune profile` writes it.
+
+Times are in seconds and sizes in bytes. An *op key* stands for all runs of an op that do the same
+work: op type, input types and shapes, and the attributes that change the work. A *node* is one
+place in a graph that runs an op.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from dltune.base import files
+from dltune.base.faults import (
+    AMOUNT,
+    POSITIVE,
+    SHARE,
+    Bound,
+    at_least,
+    at_most,
+    each,
+    index,
+    repeated,
+)
+from dltune.frameworks.capabilities import Framework as Capabilities
+from dltune.frameworks.capabilities import framework as capabilities_of
+from dltune.schemas import calls as calls_document
+from dltune.schemas import compiled as compiled_document
+from dltune.schemas import machine as machine_document
+from dltune.schemas import roofs as roofs_document
+from dltune.schemas.calls import Calls
+from dltune.schemas.compiled import Compiled
+from dltune.schemas.machine import Machine
+from dltune.schemas.roofs import Roofs
+from dltune.schemas.sections import settings as plan_settings
+from dltune.schemas.sections.settings import SettingsPlan
+
+SCHEMA = "dltune.profile/2"
+
+Placement = Literal["spread", "shared"]
+PartName = Literal["ops", "executor", "input", "communication", "python"]
+
+# what TensorFlow calls tasks that hold parameters
+SERVERS = "/job:ps"
+# and the job of a task that is alone
+LOCAL = "/job:localhost"
+# a node of PyTorch's by which ranks sum up gradients
+ALLREDUCE = "c10d::allreduce_"
+# and what DDP does with such a sum that it has waited for
+_CAME = "torch.distributed.ddp.reducer::"
+CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
+_RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
+
+
+class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A performance counter over the runs of an op in one case.
+
+    `event`: name of the event.
+    `value`: mean per run, over the thread that runs the op and its workers; in seconds for clocks.
+    `spread`: half the interquartile range divided by the median.
+    `samples`: number of counted runs.
+    `running`: lowest share of a run in which the kernel really counted; below 1 the value was
+      scaled up by it.
+    """
+
+    event: str
+    value: float
+    spread: float
+    samples: int
+    running: float = 1.0
+
+
+class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Times of an op at one thread count and placement, with ops run one at a time.
+
+    `threads`: thread count.
+    `placement`: `shared` fills whole tiles, so that threads share caches; `spread` uses one thread
+      per tile while possible. One thread is always `spread`.
+    `samples`: number of timed runs.
+    `min`, `median`: seconds per run.
+    `spread`: half the interquartile range divided by the median.
+    `counts`: performance counters of this case.
+    """
+
+    threads: int
+    placement: Placement
+    samples: int
+    min: float
+    median: float
+    spread: float
+    counts: tuple[Count, ...] = ()
+
+
+class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An op key with its measured times.
+
+    `key`: op type, input types and shapes, and the attributes that change the work; unique in a
+      profile.
+    `type`: op type.
+    `inputs`: types and shapes of the inputs.
+    `count`: runs of the op in one round of the steps; 0 for an op of peers only.
+    `output_bytes`: size of the outputs of one run.
+    `own`: median time under the job's own settings, with other ops running at the same time; null
+      if never observed.
+    `times`: one entry per measured thread count and placement; empty for an op that dltune does not
+      control: an asynchronous kernel, or an op that can wait for another.
+    """
+
+    key: str
+    type: str
+    inputs: tuple[str, ...]
+    count: int
+    output_bytes: int
+    own: float | None
+    times: tuple[OpTime, ...]
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An output of a node.
+
+    `dtype`: element type.
+    `bytes`: size.
+    `alias`: position of the node's input whose memory the output uses; null if it has its own
+      memory.
+    """
+
+    dtype: str
+    bytes: int
+    alias: int | None = None
+
+
+class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The other side of a send, a receive or a collective.
+
+    `rendezvous`: name under which the two sides meet.
+    `sender`, `receiver`: devices; empty for a collective.
+    `members`: number of participants of a collective.
+    `answer`: true for a receive whose sender first waits for data from this task.
+    """
+
+    rendezvous: str
+    sender: str = ""
+    receiver: str = ""
+    members: int = 0
+    answer: bool = False
+
+    @property
+    def tasks(self) -> tuple[str, str] | None:
+        """Sender's and receiver's; None for what stays in one task."""
+        return tasks(self.sender, self.receiver)
+
+    @property
+    def tensor(self) -> str:
+        return tensor(self.rendezvous)
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node of an executed graph.
+
+    `name`, `type`: name and op type in the graph that ran, after the framework's rewriting.
+    `op`: position in the profile's `ops`; null for a node that never ran a kernel, such as a
+      constant.
+    `inputs`: by input slot, positions of the nodes whose tensors it reads. Back edges of a loop
+      (from `NextIteration`) are included.
+    `slots`: by input slot, output slots of these nodes; empty if all are 0.
+    `control`: positions of further nodes that must finish before it.
+    `outputs`: by output slot, the tensors of the first recorded run; empty if unknown.
+    `output_bytes`: size of all outputs.
+    `repeats`: runs per execution of the graph: more than 1 in a loop, 0 for a node that did not
+      run.
+    `start`, `end`: time since the first op, in one sampled execution under the job's own settings;
+      null if the node did not run in it.
+    `live`: bytes that the allocator held at its end in that execution.
+    `scratch`: bytes that its kernel allocated and released; null if unknown.
+    `partner`: the other side of a send, a receive or a collective.
+    `stateful`: true if the node keeps state between runs, or changes an input.
+    """
+
+    name: str
+    type: str
+    op: int | None
+    inputs: tuple[int, ...]
+    control: tuple[int, ...]
+    output_bytes: int
+    repeats: float
+    start: float | None = None
+    end: float | None = None
+    slots: tuple[int, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    partner: Partner | None = None
+    live: int | None = None
+    scratch: int | None = None
+    stateful: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Of the sampled execution; 0 where it did not run in that."""
+        return 0.0 if self.start is None or self.end is None else self.end - self.start
+
+    @property
+    def received(self) -> tuple[str, str] | None:
+        """The tasks of what it receives, sender's and receiver's; None where that is nothing from
+        another task."""
+        return self.partner.tasks if self.type == "_Recv" and self.partner else None
+
+
+class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Repeated measurements of one quantity.
+
+    `samples`: number of measurements.
+    `min`, `median`: seconds.
+    `spread`: half the interquartile range divided by the median.
+    """
+
+    samples: int
+    min: float
+    median: float
+    spread: float
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a step's wall time. All parts add up to the wall time.
+
+    `name`: `ops`: at least one op runs; `executor`: between the first and the last op of an
+      execution, and none runs; `input` and `communication`: only ops that wait for data or for
+      another process run; `python`: between executions.
+    `seconds`: time per execution.
+    """
+
+    name: PartName
+    seconds: float
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the job's Python code, observed in its main thread between executions.
+
+    `where`: file, line and function.
+    `share`: share of the samples.
+    """
+
+    where: str
+    share: float
+
+
+class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Total time of the ops that dltune controls, all run in the same case.
+
+    `threads`, `placement`: the case.
+    `ops`: time of these ops in one execution.
+    """
+
+    threads: int
+    placement: Placement
+    ops: Samples
+
+
+class Collective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A gradient sum over ranks, once per execution.
+
+    `node`: position of the node that starts the sum.
+    `bytes`: size.
+    `took`: time from begin to end under the job's own settings; sums that overlap share the time in
+      proportion to their bytes.
+    """
+
+    node: int
+    bytes: int
+    took: Samples
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A graph whose executions repeat: a training step, or one of several (a GAN has two).
+
+    `signature`: digest of the graph.
+    `name`: name of the function.
+    `executions`: number of executions observed.
+    `share`: share of the total op time.
+    `wall`: from the start of one execution to the start of the next, under the job's own settings.
+    `span`: from the first op of an execution to its last, under the job's own settings.
+    `nodes`: nodes of the graph.
+    `parts`: parts of the wall time.
+    `lines`: Python code that ran between executions.
+    `device`: device with its task, as the framework names it; empty if unknown.
+    `tried`: total op time of an execution, by thread count and placement.
+    `collectives`: gradient sums of the execution.
+    """
+
+    signature: str
+    name: str
+    executions: int
+    share: float
+    wall: Samples
+    span: Samples
+    nodes: tuple[Node, ...]
+    parts: tuple[Part, ...] = ()
+    lines: tuple[Line, ...] = ()
+    device: str = ""
+    tried: tuple[Tried, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network link, estimated from the tensors that one task received from another.
+
+    Tensors arrive one after the other, after `delay` seconds of a step; each takes `each` seconds
+    plus its bytes divided by `bandwidth`.
+
+    `sender`, `receiver`: tasks.
+    `delay`, `each`: seconds.
+    `bandwidth`: bytes per second; null if arrival times do not depend on the size, for example when
+      both tasks share a host.
+    `transfers`: number of transfers observed.
+    `fit`: part of the variance of the transfer times that this model explains (R²).
+    """
+
+    sender: str
+    receiver: str
+    delay: float
+    each: float
+    bandwidth: float | None
+    transfers: int
+    fit: float
+
+
+class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The framework that ran the job.
+
+    `name`: `tensorflow`, `pytorch` or `jax`.
+    `version`: version of the framework.
+    `git`: revision that the framework was built from.
+    `python`: version of the job's Python.
+    `lacks`: CPU instructions that the machine has and the framework was built without, such as
+      `AVX2`; null if unknown.
+    """
+
+    name: str
+    version: str
+    git: str
+    python: str
+    lacks: tuple[str, ...] | None = None
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """As in (2, 21); empty where the version has no numbers."""
+        return tuple(map(int, re.findall(r"\d+", self.version)[:2]))
+
+    @property
+    def title(self) -> str:
+        """As in "TensorFlow 2.21.0"."""
+        return f"{self.capabilities.title} {self.version}".strip()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What dltune can do in a job that runs on it."""
+        return capabilities_of(self.name)
+
+
+def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
+    """A document of the first schema, which had TensorFlow's version, or its build, and nothing
+    else's, with its framework."""
+    fields = dict(first)
+    build = fields.pop("tensorflow", None)
+    if isinstance(build, str):
+        build = {"version": build, "git": "", "python": ""}
+    if not isinstance(build, dict):
+        return first
+    return {**fields, "framework": {"name": "tensorflow", **build}}
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Thread settings of the job, as the framework resolved them.
+
+    `intra`: threads within an op.
+    `inter`: ops at the same time.
+    """
+
+    intra: int
+    inter: int
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory held by the framework's CPU allocator.
+
+    `live`: bytes between steps.
+    `peak`: highest number of bytes within a step.
+    """
+
+    live: int
+    peak: int
+
+
+class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Time with a measure divided by time without it.
+
+    `pairs`: number of pairs measured.
+    `median`: median of the pairs.
+    `low`, `high`: 95 % confidence interval of the median.
+    """
+
+    pairs: int
+    low: float
+    median: float
+    high: float
+
+
+class Total(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A counter over one interval of the job, by place.
+
+    `event`: name of the event.
+    `ops`: in ops.
+    `gaps`: in the threads that run ops, outside ops.
+    `others`: in all other threads.
+    `process`: in the whole process, as the kernel accounts for it.
+    """
+
+    event: str
+    ops: float
+    gaps: float
+    others: float
+    process: float
+
+
+class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Performance counters of the profile.
+
+    `asked`: preset or events that the user named.
+    `why`: sentence that explains the choice of events.
+    `groups`: events counted together; groups take turns.
+    `totals`: counters over one interval of the job.
+    `overhead`: step time with ops recorded, divided by plain step time, both under the job's own
+      settings.
+    `fault_seconds`: cost of the first access to a memory page on this machine.
+    """
+
+    asked: str
+    why: str
+    groups: tuple[tuple[str, ...], ...]
+    totals: tuple[Total, ...] = ()
+    overhead: Ratio | None = None
+    fault_seconds: float | None = None
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A profile: what was measured, without any decision.
+
+    If the job has several tasks, `steps` are those of the measured task.
+
+    `machine`: machine on which the job was measured.
+    `framework`: framework that ran the job.
+    `settings`: thread settings of the job.
+    `interval`: interval of the hill climbing, in threads.
+    `steps`: graphs whose executions repeat.
+    `ops`: op keys of all steps.
+    `memory`: allocator's memory; null if unknown.
+    `notes`: remarks for the reader.
+    `counters`: performance counters; null if none were counted.
+    `under`: settings section of the plan that was in force during the measurement; null without a
+      plan.
+    `peers`: steps of other tasks that exchange tensors with the measured task. Their ops have no
+      times of their own.
+    `links`: network links to the measured task.
+    `roofs`: peak performance of the machine; null if not measured.
+    `calls`: a PyTorch step as a list of operator calls, for memory plans; null if not recorded.
+    `compiled`: a step compiled by PyTorch; null for other jobs.
+    """
+
+    schema: str
+    created: str
+    dltune: str
+    partial: str | None
+    command: tuple[str, ...]
+    machine: Machine
+    framework: Framework
+    settings: Settings
+    interval: int
+    steps: tuple[Step, ...]
+    ops: tuple[Op, ...]
+    memory: Memory | None
+    notes: tuple[str, ...]
+    counters: Counters | None = None
+    under: SettingsPlan | None = None
+    peers: tuple[Step, ...] = ()
+    links: tuple[Link, ...] = ()
+    roofs: Roofs | None = None
+    calls: Calls | None = None
+    compiled: Compiled | None = None
+
+
+def task(device: str) -> str:
+    """The task of a device, as "/job:ps/task:0"; empty where the device names none."""
+    named = re.match(r"(/job:[^/]+)(?:/replica:\d+)?(?:/task:(\d+))?(?=/|$)", device)
+    return f"{named[1]}/task:{named[2] or 0}" if named else ""
+
+
+def job(task: str) -> str:
+    """The part of the cluster that a task belongs to, as "/job:ps"."""
+    return task.partition("/task:")[0]
+
+
+def tasks(sender: str, receiver: str) -> tuple[str, str] | None:
+    """Of two devices; None when they are of one task, or not told."""
+    both = task(sender), task(receiver)
+    return both if all(both) and both[0] != both[1] else None
+
+
+def tensor(rendezvous: str) -> str:
+    """The tensor's name there, which it has in every graph, unlike its edge's number."""
+    return re.sub(r"^edge_\d+_(?=.)", "", rendezvous)
+
+
+def is_awaited(before: str, after: str) -> bool:
+    """Whether what several ranks send is waited for between two nodes of these types."""
+    return before.startswith("c10d::") or after.startswith(_CAME)
+
+
+def is_clock(event: str) -> bool:
+    """Whether what is counted under this name, with or without a modifier, is seconds."""
+    return event.partition(":")[0] in CLOCKS
+
+
+def check(profile: Profile) -> list[str]:
+    """All that cannot be true of a profile, one sentence each, the field's path first."""
+    faults = [f"machine.{fault}" for fault in machine_document.check(profile.machine)]
+    faults += at_least(1).of("settings", profile.settings, "intra", "inter")
+    faults += at_least(1).of("", profile, "interval")
+    faults += repeated("ops", "key", (op.key for op in profile.ops))
+    for here, op in each("ops", profile.ops, "key"):
+        faults += _op_faults(here, op)
+    faults += repeated("steps", "signature", (step.signature for step in profile.steps))
+    for here, step in each("steps", profile.steps):
+        faults += _step_faults(here, step, len(profile.ops))
+    faults += repeated(
+        "peers", "task and signature", (f"{p.device} {p.signature}" for p in profile.peers)
+    )
+    for here, step in each("peers", profile.peers):
+        faults += _step_faults(here, step, len(profile.ops))
+    faults += repeated(
+        "links", "link", (f"{link.sender} to {link.receiver}" for link in profile.links)
+    )
+    for here, link in each("links", profile.links):
+        faults += AMOUNT.of(here, link, "delay", "each")
+        faults += POSITIVE.of(here, link, "bandwidth")
+        faults += at_least(0).of(here, link, "transfers")
+        faults += SHARE.of(here, link, "fit")
+    faults += at_least(0).of("memory", profile.memory, "live", "peak")
+    if profile.roofs is not None:
+        faults += [f"roofs.{fault}" for fault in roofs_document.check(profile.roofs)]
+    if profile.calls is not None:
+        faults += [f"calls.{fault}" for fault in calls_document.faults(profile.calls)]
+    if profile.compiled is not None:
+        faults += [f"compiled.{fault}" for fault in compiled_document.faults(profile.compiled)]
+    if profile.under is not None:
+        faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
+    return faults
+
+
+load = files.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
+
+
+def _op_faults(here: str, op: Op) -> Iterator[str]:
+    yield from AMOUNT.of(here, op, "count", "output_bytes", "own")
+    cases = (f"{time.threads} threads {time.placement}" for time in op.times)
+    yield from repeated(f"{here}.times", "case", cases)
+    for at, time in each(f"{here}.times", op.times):
+        yield from at_least(1).of(at, time, "threads")
+        yield from _measured(at, time)
+        yield from repeated(f"{at}.counts", "event", (count.event for count in time.counts))
+        for count in time.counts:
+            where = f"{at}.counts ({count.event})"
+            yield from AMOUNT.of(where, count, "value", "spread")
+            yield from _RUNNING.of(where, count, "running")
+
+
+def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
+    yield from at_least(0).of(here, step, "executions")
+    # a sum of parts, so 1 with its rounding
+    yield from Bound(SHARE.words, lambda share: 0 <= share <= 1 + 1e-9).of(here, step, "share")
+    yield from _measured(f"{here}.wall", step.wall)
+    yield from _measured(f"{here}.span", step.span)
+    for at, tried in each(f"{here}.tried", step.tried):
+        yield from at_least(1).of(at, tried, "threads")
+        yield from _measured(f"{at}.ops", tried.ops)
+    for part in step.parts:
+        yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
+    an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
+    for at, collective in each(f"{here}.collectives", step.collectives):
+        yield from a_node.of(at, collective, "node")
+        yield from at_least(1).of(at, collective, "bytes")
+        yield from _measured(f"{at}.took", collective.took)
+    for at, node in each(f"{here}.nodes", step.nodes, "name"):
+        yield from an_op.of(at, node, "op")
+        yield from a_node.faults(f"{at}.inputs", *node.inputs)
+        yield from a_node.faults(f"{at}.control", *node.control)
+        if node.slots and len(node.slots) != len(node.inputs):
+            yield (
+                f"{at}.slots must have length {len(node.inputs)} (one for each input), got "
+                f"{len(node.slots)}"
+            )
+        for other, slot in zip(node.inputs, node.slots, strict=False):
+            given = step.nodes[other].outputs if 0 <= other < len(step.nodes) else ()
+            bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
+            yield from bound.faults(f"{at}.slots", slot)
+        an_input = index(len(node.inputs), "inputs")
+        for where, tensor in each(f"{at}.outputs", node.outputs):
+            yield from AMOUNT.of(where, tensor, "bytes")
+            yield from an_input.of(where, tensor, "alias")
+        yield from AMOUNT.of(at, node, "repeats", "output_bytes")
+        if node.start is not None:
+            yield from at_least(node.start, "the start").of(at, node, "end")
+
+
+def _measured(here: str, found: OpTime | Samples) -> Iterator[str]:
+    yield from at_least(0).of(here, found, "samples")
+    yield from AMOUNT.of(here, found, "min", "median", "spread")
+    yield from at_most(found.median, "the median").of(here, found, "min")

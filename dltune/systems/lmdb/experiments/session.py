@@ -1,0 +1,205 @@
+"""One file, read cold in every way, in turns, within a time that is told before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from dltune import __version__
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.base.words import size
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
+from dltune.schemas import io
+from dltune.systems.lmdb.experiments import figures
+from dltune.systems.lmdb.experiments.readers import Readers, Refused, Task
+from dltune.systems.lmdb.experiments.records import records
+from dltune.systems.lmdb.experiments.ways import CEILINGS, Way, ways
+from dltune.systems.lmdb.format.datafile import data_path, open_plain
+from dltune.watch.files import formats
+from dltune.watch.files.cached import cached, drop
+from dltune.watch.files.storage import hint_step, storage
+
+REPEATS = 3
+MIB = 1 << 20
+LEAST_SIZE = MIB
+PAGE = 4096
+# besides reading: dropping pages and telling the readers, for each run
+AROUND_SECONDS = 0.1
+# the least time of one run that tells something
+LEAST_SECONDS = 0.1
+# more than the fastest way reads in a run, so that it never ends early
+MARGIN = 1.3
+
+
+def experiment(
+    path: Path,
+    readers: Sequence[int],
+    seconds: float,
+    *,
+    say: Callable[[str], None],
+    tell: Callable[[str], None],
+) -> io.Io:
+    """Read `path` (an LMDB folder, or a file of any format) in every way for about `seconds`.
+
+    `say` is told sentences that stay, `tell` where it is. Raises UsageError when there is no such
+    plain file, when it is too small to tell anything, cannot be read cold, or vanishes.
+    """
+    path = data_path(path)
+    descriptor = open_plain(path)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        size_, place = os.fstat(descriptor).st_size, storage(path)
+        if size_ == 0:
+            raise UsageError(f"{path} is empty", remedy="name a file with data")
+        if size_ < LEAST_SIZE:
+            raise UsageError(
+                f"{path} has only {size(size_)}, too little to measure its storage",
+                remedy=f"name a file of {size(LEAST_SIZE)} or more",
+            )
+        kind = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path.name, size_) or "other"
+        most = max(*readers, *(parallel for parallel, _ in CEILINGS))
+        processes = stack.enter_context(Readers(path, most))
+        began = time.monotonic()
+        session = _Session(path, descriptor, processes, place.counted)
+        tell("measuring the storage")
+        span = session.calibrate(min(1.0, seconds / 20), size_)
+        tell("finding the records")
+        window = records(path, descriptor, kind, span).window(span)
+        compared = partial(
+            ways,
+            window,
+            span,
+            readers,
+            hint_step=hint_step(place),
+            cursor=kind == "lmdb",
+            direct=session.direct,
+        )
+        # how many ways there are does not depend on how long each one runs
+        count = len(compared(seconds=1.0))
+        each = max(LEAST_SECONDS, seconds / (REPEATS * count) - AROUND_SECONDS)
+        say(
+            f"comparing {count} ways to read {size(sum(window.sizes))} of {path.name}: {REPEATS} "
+            f"rounds, at most {each:.2f} s for each way, about "
+            f"{REPEATS * count * (each + AROUND_SECONDS):.0f} s in total"
+        )
+        measured = compared(seconds=each)
+        session.rounds(measured, tell)
+        took = time.monotonic() - began
+
+    def of(*groups: str) -> list[Way]:
+        return [way for way in measured if way.kind[0] in groups]
+
+    strided = tuple(map(figures.strided, of("strided")))
+    shuffled = tuple(map(figures.shuffled, of("shuffled")))
+    ceiling = figures.ceiling(of("ceiling", "block"))
+    present = next(s for s in strided if s.method == "mmap")
+    found = io.Experiment(
+        path=str(path),
+        format=kind,
+        size=size_,
+        device=place.device,
+        readers=tuple(readers),
+        records=len(window.sizes),
+        mean_size=sum(window.sizes) / len(window.sizes),
+        window=span,
+        repeats=REPEATS,
+        seconds=took,
+        cold="posix_fadvise(DONTNEED), checked"
+        if session.confirmed
+        else "posix_fadvise(DONTNEED), unchecked: this user cannot see the file's page cache",
+        ceiling=ceiling,
+        strided=strided,
+        blocks=tuple(map(figures.block, of("block"))),
+        shuffled=shuffled,
+        seek=next((figures.seek(window, way, shuffled) for way in of("seek")), None),
+        share_of_ceiling=present.throughput.median / max(1.0, ceiling.throughput.median),
+    )
+    document = io.Io(
+        schema=io.SCHEMA,
+        created=files.now(),
+        dltune=__version__,
+        subject=str(path),
+        partial=None,
+        storage=(place,),
+        watch=None,
+        experiment=found,
+        findings=(),
+        unseen=tuple(_unseen(place, session)),
+    )
+    return msgspec.structs.replace(document, findings=apply_rules(Evidence(io=document)))
+
+
+@dataclass
+class _Session:
+    """`counted`: whether the kernel counts reads from this storage. `confirmed`: that pages were
+    gone before each run. `direct`: the file system takes O_DIRECT."""
+
+    path: Path
+    descriptor: int
+    readers: Readers
+    counted: bool
+    confirmed: bool = True
+    direct: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            self.readers.run(Task("direct", 1, [0], [PAGE], 1.0))
+        except Refused:
+            self.direct = False
+
+    def calibrate(self, seconds: float, size_: int) -> int:
+        """How much of the file's front to use: what the fastest way reads in `seconds`, read once
+        so that what is behind the storage (a host, a server) is as warm for each way."""
+        self.confirmed = drop(self.path, self.descriptor)
+        offsets = range(0, size_, 4 * MIB)
+        sizes = [min(offsets.step, size_ - at) for at in offsets]
+        task = Task("direct" if self.direct else "pread", 4, offsets, sizes, seconds)
+        done = sum(outcome.bytes for outcome in self.readers.run(task))
+        return max(min(size_, 8 * MIB), min(size_, int(done * MARGIN)))
+
+    def rounds(self, compared: Sequence[Way], tell: Callable[[str], None]) -> None:
+        """Every way once a round, in another order each time, so that the machine's drift hits all
+        alike."""
+        order = list(compared)
+        for turn in range(REPEATS):
+            random.Random(turn).shuffle(order)
+            for n, way in enumerate(order):
+                tell(f"round {turn + 1} of {REPEATS}, way {n + 1} of {len(order)}")
+                self._run(way)
+
+    def _run(self, way: Way) -> None:
+        self.confirmed &= drop(self.path, self.descriptor)
+        outcomes = self.readers.run(way.task)
+        came: int | None = sum(outcome.storage for outcome in outcomes)
+        if not self.counted:
+            # the kernel counts no such reads; what is in the page cache now was not there before
+            now = cached(self.descriptor) if way.task.method != "direct" else None
+            came = now.now if now else None
+        way.outcomes.append(outcomes)
+        way.storage.append(came)
+
+
+def _unseen(place: io.Storage, session: _Session) -> Iterator[str]:
+    yield (
+        "caches below this kernel (of a disk, a server, a virtual machine's host) cannot be "
+        "emptied; the file was read once before, so that they are equally warm for each way"
+    )
+    if not session.direct:
+        yield f"{place.kind} does not support O_DIRECT: all reads went through the page cache"
+    if not place.counted:
+        yield (
+            f"the kernel does not count reads from {place.kind}: bytes from storage are the growth "
+            "of the page cache instead"
+        )
+    if not session.confirmed:
+        yield "it is unknown if the reads were cold: this user cannot see the file's page cache"

@@ -1,0 +1,228 @@
+"""Where every record of a database lies, kept beside the data file and made again when stale.
+
+    index = Index.open(Path("train.lmdb"))
+    os.pread(descriptor, int(index.sizes[7]), int(index.offsets[7]))     # record 7
+    index.key(7), index.find(b"00000007"), index.txn
+
+A record's bytes lie in one piece in the data file, on overflow pages too. Reading is right as long
+as `holds()` says so *afterwards*: see the package on writers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dltune.base.errors import UsageError
+from dltune.systems.lmdb.format.datafile import (
+    DataFile,
+    Identity,
+    data_path,
+    opened,
+)
+from dltune.systems.lmdb.format.index_file import Reader, beside, write
+from dltune.systems.lmdb.format.lmdb_binding import Tell
+from dltune.systems.lmdb.format.scan import Entries, scan
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ATTEMPTS = 3  # to index a file that is being written
+REVERSE_KEY, DUPLICATES, INTEGER_KEY = 0x02, 0x04, 0x08
+
+# which of the file's databases, by their names, are wanted
+Choose = Callable[[list[bytes | None]], list[int]]
+
+
+class Index:
+    """The records of one database of an LMDB file, in key order; duplicates follow each other.
+
+    path        the data file
+    name        of the named database; None: the main one
+    offsets     (n,) uint64, bytes from the file's start to each record's value
+    sizes       (n,) uint32, bytes of each value
+    txn         the transaction the index belongs to
+    databases   names of the file's named databases (which are no records of the main one)
+    unsaved     why the index could not be kept beside the file; None when it was
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: Identity,
+        names: list[bytes | None],
+        entries: Entries,
+        unsaved: str | None,
+    ) -> None:
+        self.path = path
+        self.name = entries.name
+        self.identity = identity
+        self.databases = [name for name in names if name is not None]
+        self.unsaved = unsaved
+        self.offsets: NDArray[np.uint64] = entries.arrays["offsets"]
+        self.sizes: NDArray[np.uint32] = entries.arrays["sizes"]
+        self._keys = entries.arrays["keys"].data
+        self._key_ends = entries.arrays.get("key_ends")
+        self._key_size = entries.key_size
+        self._flags = entries.flags
+
+    @staticmethod
+    def open(path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
+        """The index of `path` (an LMDB folder or its data file), from beside it or made now.
+
+        `tell` is called with pages done and pages in all while it is made. Raises UsageError when
+        the file is missing, damaged, of another format, has no such database, or is written faster
+        than it can be read.
+        """
+        return _open(path, tell, lambda names: [_position(names, database, path)])[0]
+
+    @staticmethod
+    def all(path: Path, *, tell: Tell | None = None) -> list[Index]:
+        """As `open`, for every database of the file, the main one first."""
+        return _open(path, tell, lambda names: list(range(len(names))))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def txn(self) -> int:
+        return self.identity.txn
+
+    @property
+    def duplicates(self) -> bool:
+        """Whether a key may have several records (MDB_DUPSORT)."""
+        return bool(self._flags & DUPLICATES)
+
+    def key(self, position: int) -> bytes:
+        """The key of the record at `position`, 0 <= position < len(self)."""
+        if self._key_size is not None:
+            start = position * self._key_size
+            return bytes(self._keys[start : start + self._key_size])
+        assert self._key_ends is not None
+        start = int(self._key_ends[position - 1]) if position else 0
+        return bytes(self._keys[start : int(self._key_ends[position])])
+
+    def keys(self) -> Iterator[bytes]:
+        """Every record's key in order; a key with duplicates as often as it has records."""
+        if (size := self._key_size) is not None:
+            for start in range(0, len(self) * size, size) if size else ():
+                yield bytes(self._keys[start : start + size])
+            return
+        start = 0
+        assert self._key_ends is not None
+        for end in self._key_ends.tolist():
+            yield bytes(self._keys[start:end])
+            start = end
+
+    def keys_at(self, positions: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        """The keys of the records at `positions`, one after the other, and where each one ends."""
+        import numpy as np
+
+        if (size := self._key_size) is not None:
+            ends = np.arange(1, len(positions) + 1, dtype=np.int64) * size
+            table = np.frombuffer(self._keys, np.uint8).reshape(len(self), size)
+            return table[positions].tobytes(), ends
+        assert self._key_ends is not None
+        stops = self._key_ends[positions].astype(np.int64)
+        starts = np.where(positions > 0, self._key_ends[positions - 1], 0).astype(np.int64)
+        ends = np.cumsum(stops - starts)
+        shift = np.repeat(starts - (ends - (stops - starts)), stops - starts)
+        every = np.frombuffer(self._keys, np.uint8)
+        return every[np.arange(len(shift)) + shift].tobytes(), ends
+
+    def find(self, key: bytes) -> int | None:
+        """The position of the key's (first) record; None when there is none.
+
+        For databases in an order of LMDB's own; one written with a comparison function of its
+        program's is in no order that a file tells.
+        """
+        at = self.seek(key)
+        return at if at < len(self) and self.key(at) == key else None
+
+    def seek(self, key: bytes) -> int:
+        """The position of the first record with this key or a later one; len(self) without any."""
+        # both of LMDB's other orders compare from the last byte on
+        backwards = self._flags & (REVERSE_KEY | INTEGER_KEY)
+        step = -1 if backwards else 1
+        wanted = key[::step]
+        return bisect_left(range(len(self)), wanted, key=lambda i: self.key(i)[::step])
+
+    def stale(self) -> bool:
+        """Whether the file has changed since: another transaction, or another file in its place.
+
+        Raises UsageError when the file cannot be read any more.
+        """
+        with opened(self.path) as data:
+            return data.identity != self.identity
+
+    def holds(self) -> bool:
+        """Whether all that was read by this index until now is right, though it may be stale."""
+        try:
+            with opened(self.path) as data:
+                if data.identity.inode != self.identity.inode:
+                    return False
+                return data.has(bytes.fromhex(self.identity.meta))
+        except UsageError:
+            return False
+
+
+def _open(path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
+    with opened(path) as data:
+        if (kept := _kept(data, choose)) is not None:
+            return kept
+    for _ in range(ATTEMPTS):
+        with opened(path) as data:
+            try:
+                databases = scan(data, tell)
+            except UsageError:
+                if data.holds():  # then what was read is what the file holds
+                    raise
+                continue
+            if data.holds():
+                return _save(data, databases, choose)
+    raise UsageError(
+        f"{data_path(path)} changed while it was read, in all {ATTEMPTS} attempts",
+        remedy="retry when no process writes to it",
+    )
+
+
+def _kept(data: DataFile, choose: Choose) -> list[Index] | None:
+    reader = Reader(beside(data.path))
+    if reader.header is None or reader.header.identity != data.identity:
+        return None
+    databases = reader.header.databases
+    names = [None if d.name is None else bytes.fromhex(d.name) for d in databases]
+    kept = []
+    for at in choose(names):
+        arrays = reader.arrays(databases[at])
+        if arrays is None:
+            return None
+        entries = Entries(names[at], databases[at].flags, databases[at].key_size, arrays)
+        kept.append(Index(data.path, data.identity, names, entries, unsaved=None))
+    return kept
+
+
+def _save(data: DataFile, databases: list[Entries], choose: Choose) -> list[Index]:
+    names = [database.name for database in databases]
+    chosen = [databases[at] for at in choose(names)]
+    unsaved = None
+    try:
+        write(beside(data.path), data.identity, databases)
+    except UsageError as error:
+        unsaved = str(error)
+    return [Index(data.path, data.identity, names, database, unsaved) for database in chosen]
+
+
+def _position(names: list[bytes | None], name: bytes | None, path: Path) -> int:
+    if name in names:
+        return names.index(name)
+    known = ", ".join(repr(n.decode(errors="replace")) for n in names if n is not None)
+    raise UsageError(
+        f"{path} has no database {(name or b'').decode(errors='replace')!r}",
+        remedy=f"choose from {known}"
+        if known
+        else "leave out the name: the file has no named databases",
+    )

@@ -1,0 +1,194 @@
+"""A rank's records of an LMDB file, iteration by iteration."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dltune.base.errors import UsageError
+from dltune.systems.lmdb.format.datafile import data_path
+from dltune.systems.lmdb.reader import node
+from dltune.systems.lmdb.reader.database import Database
+from dltune.systems.lmdb.reader.filling import ENTRY, Filled, Filling
+from dltune.systems.lmdb.reader.options import Options
+from dltune.systems.lmdb.reader.order import (
+    Order,
+    Sequential,
+    Share,
+    Shuffled,
+)
+from dltune.systems.lmdb.reader.planned import planned
+from dltune.systems.lmdb.reader.tokens import Tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# readers of each file that this process has begun: all ranks of a job count alike
+_begun: Counter[Path] = Counter()
+
+
+class Record(NamedTuple):
+    """One record of the database."""
+
+    key: bytes
+    value: bytes
+
+
+class Reader:
+    """Batches of a rank: `for records in reader` gives lists of `batch` records, without end.
+
+    All ranks together go through the database as one circular sequence, each taking its share of
+    every iteration (`order.Share`), so that a batch is always full. `shuffle`: the seed of a random
+    order, new in each epoch and the same on all ranks; None for the order of keys.
+
+        with Reader("train.lmdb", batch=32, shuffle=1) as reader:
+            for records in itertools.islice(reader, reader.per_epoch):  # an epoch
+                train([decode(record.value) for record in records])
+
+    Rank, number of ranks, and the ranks of this node come from the launcher's variables (Horovod,
+    Open MPI, Intel MPI, MPICH, MVAPICH, Slurm, torchrun). With `options.node` all ranks of a node
+    must open the reader, with the same arguments, as they would a collective operation.
+
+    Reading begins with the first batch, in a thread of local rank 0; each batch is copied out of
+    the shared memory, so it stays as it is. Close the reader, or use it in a `with` block; a killed
+    process leaves nothing behind.
+
+    A writer may commit meanwhile: see `database.Database`.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        batch: int,
+        shuffle: int | None = None,
+        run: int | None = None,
+        database: bytes | None = None,
+        first: int = 0,
+        iterations: int | None = None,
+        rank: int | None = None,
+        size: int | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """`batch`: records of this rank in an iteration; `run`: in pieces of so many neighbours
+        (all of them unless told, 1 as Caffe). `first`: the iteration to begin with, to go on with a
+        training; `iterations`: how many, None without end. `rank` of `size`: instead of the
+        launcher's. `options`: None takes them from the plan that the job runs with, if it has them.
+
+        Raises UsageError for arguments and variables that cannot be. That the file cannot be read
+        is told with the first batch.
+        """
+        if first < 0 or (iterations is not None and iterations < 0):
+            raise UsageError("first and iterations must be at least 0", remedy=None)
+        self.path = data_path(Path(path))
+        self.options = planned(self.path) if options is None else options
+        self.share = Share.of(rank, size, batch, run)
+        self._shuffle = shuffle
+        self._database = database
+        self._first = first
+        self._last = None if iterations is None else first + iterations
+        self._member: node.Member | None = None
+        self._batches: Iterator[list[Record]] | None = None
+        self._end: Callable[[], object] | None = None
+        self._closed = False
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading ahead and give the memory back."""
+        self._closed = True
+        self._batches = iter(())
+        self._member = None
+        if self._end:
+            self._end()
+            self._end = None
+
+    @property
+    def per_epoch(self) -> int:
+        """Iterations in which all ranks together have read each record at least once."""
+        return -(-self._started().records // (self.share.size * self.share.batch))
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        return self
+
+    def __next__(self) -> list[Record]:
+        if self._batches is None:
+            self._batches = self._read(self._started())
+        return next(self._batches)
+
+    def _started(self) -> node.Member:
+        if self._member is None:
+            if self._closed:
+                raise UsageError("the reader is closed", remedy="open a new reader")
+            self._member = self._begun()
+            self._end = weakref.finalize(self, self._member.close)
+        return self._member
+
+    def _begun(self) -> node.Member:
+        from dltune.system.ranks import local_rank
+
+        local = local_rank(os.environ) if self.options.node else None
+        size = local.size if local and self.share.size > 1 else 1
+        if local is None or size == 1:
+            return node.lead(None, self.share.rank, 1, self.options.memory, self._filling)
+        try:
+            name = node.meeting_name(os.environ, self.path, _begun[self.path])
+        except OSError as error:
+            raise UsageError(f"cannot read {self.path}: {error.strerror}", remedy=None) from None
+        _begun[self.path] += 1
+        if local.rank:
+            return node.join(name, self.share.rank)
+        return node.lead(name, self.share.rank, size, self.options.memory, self._filling)
+
+    def _filling(self, ranks: list[int], memory: node.Memory) -> Filling:
+        share, options = self.share, self.options
+        database = Database(self.path, self._database, direct=options.direct)
+        order: Order = Sequential(len(database))
+        if self._shuffle is not None:
+            order = Shuffled(len(database), self._shuffle)
+        tokens = None
+        if options.stagger is not None:
+            # neighbouring ranks of a node are one reader: its number is that of its first rank
+            reader = min(ranks) // len(ranks)
+            tokens = Tokens(self.path, options.stagger, reader)
+        return Filling(
+            database,
+            order,
+            [replace(share, rank=rank) for rank in ranks],
+            options,
+            tokens,
+            memory.address,
+            self._first,
+            self._last,
+        )
+
+    def _read(self, member: node.Member) -> Iterator[list[Record]]:
+        while (filled := member.take()) is not None:
+            rows = _rows(member, filled, self.share.batch)
+            for iteration in rows:
+                yield [
+                    Record(member.memory.map[k : k + m], member.memory.map[v : v + n])
+                    for v, n, k, m in iteration.tolist()
+                ]
+            del rows, iteration  # views of the memory
+            member.give_back(filled.slot)
+
+
+def _rows(member: node.Member, filled: Filled, batch: int) -> NDArray[np.uint64]:
+    """(iterations, batch, ENTRY): this rank's part of the slot's table."""
+    import numpy as np
+
+    count = filled.iterations * batch * ENTRY
+    start = filled.table + member.place * count * 8
+    rows = np.frombuffer(member.memory.map, np.uint64, count, start)
+    return rows.reshape(filled.iterations, batch, ENTRY)

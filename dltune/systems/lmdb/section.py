@@ -1,0 +1,91 @@
+"""The plan's section on reading data: how the job should read each file. Sizes are in bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dltune.base.faults import Bound, at_least, repeated
+
+Access = Literal["sequential", "strided", "shuffled"]
+# what can be done from outside: hints ahead of where the job reads; the whole file once
+Follow = Literal["ahead", "whole"]
+
+
+class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of `dltune.io.Reader`. Sizes are in bytes.
+
+    `node`: true if one process of a node reads for all its ranks, through shared memory.
+    `direct`: true to read with `O_DIRECT`, without the page cache.
+    `memory`: memory for records that are read ahead.
+    `block`: largest request. Adjacent records are read with one request.
+    `gap`: largest gap between two records that is read instead of skipped.
+    `parallel`: requests in flight per reader.
+    `stagger`: readers that can read at the same time; null for all.
+    """
+
+    node: bool
+    direct: bool
+    memory: int
+    block: int
+    gap: int
+    parallel: int
+    stagger: int | None = None
+
+
+class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a file is read.
+
+    `path`: the file.
+    `access`: order in which the job needs its records.
+    `reader`: options for a job that reads with `dltune.io`; null for a file that is not LMDB.
+    `ahead`: bytes of read-ahead hints; 0 for none.
+    `follow`: action of `dltune run` for an unmodified job: `ahead`: hints ahead of its read
+      position; `whole`: read the whole file once; null: nothing.
+    """
+
+    path: str
+    access: Access
+    reader: ReaderPlan | None
+    ahead: int
+    follow: Follow | None
+
+
+class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How data files are read.
+
+    `report`: SHA-256 of the io document's content.
+    `files`: decisions per file.
+    `reasons`: explanations, one sentence each.
+    """
+
+    report: str
+    files: tuple[FilePlan, ...]
+    reasons: tuple[str, ...]
+
+    def of(self, path: Path) -> FilePlan | None:
+        """What is planned for the file at `path`; None when that is nothing."""
+        wanted = os.path.realpath(path)
+        return next((file for file in self.files if os.path.realpath(file.path) == wanted), None)
+
+
+def faults(section: IoPlan) -> Iterator[str]:
+    """All that cannot be done, one sentence each, the field's path first."""
+    yield from repeated("io.files", "path", (file.path for file in section.files))
+    for file in section.files:
+        here = f"io.files ({file.path})"
+        hinted = at_least(1, "for hints ahead") if file.follow == "ahead" else at_least(0)
+        yield from hinted.of(here, file, "ahead")
+        at = f"{here}.reader"
+        yield from at_least(4 * _PAGE).of(at, file.reader, "memory")
+        yield from _PAGES.of(at, file.reader, "block")
+        yield from at_least(0).of(at, file.reader, "gap")
+        yield from at_least(1).of(at, file.reader, "parallel", "stagger")
+
+
+_PAGE = 4096
+_PAGES = Bound(f"a multiple of {_PAGE}, above 0", lambda size: size > 0 and size % _PAGE == 0)

@@ -1,0 +1,211 @@
+"""A profiled step, ready for its memory to be planned."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dltune.analysis.views import VIEWS
+from dltune.schemas.profile import Node, Step
+from dltune.simulate.graph import profiled
+from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.systems.memory.model.schedule import Step as Run
+
+# what does not give the same a second time, or does more than give something, by parts of its type
+_ONCE = (
+    "Variable",
+    "Assign",
+    "Apply",
+    "Scatter",
+    "ResourceGather",
+    "Arg",
+    "Retval",
+    "Iterator",
+    "Dataset",
+    "Queue",
+    "Stack",
+    "TensorList",
+    "Send",
+    "Recv",
+    "Collective",
+    "Horovod",
+    "Call",
+    "PyFunc",
+    "Switch",
+    "Merge",
+    "Enter",
+    "Exit",
+    "LoopCond",
+    "NextIteration",
+    "If",
+    "While",
+    "Case",
+    "Print",
+    "Assert",
+    "Summary",
+    "Save",
+    "Restore",
+    "Xla",
+)
+# of these the stateless ones give the same
+_DRAWN = ("Random", "Multinomial", "TruncatedNormal")
+READ = "ReadVariableOp"
+_WRITES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStrided")
+TOUCHES = (*_WRITES, "ResourceGather", "RngReadAndSkip", "StatefulUniform")
+# of variables of the old kind, which are written where all that has read them sees it
+REFERENCE = ("Variable", "VariableV2")
+_WRITES_THERE = ("Assign", "Apply", "Scatter", "Sparse", "Count", "StridedSliceAssign")
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredStep:
+    """`order`: the nodes as they began in the sampled execution. By node `seconds` that it took
+    there, and `pure`, whether it gives the same a second time and does nothing else. `written`: as
+    `schedule.lives` reads it; `in_place`: by node that writes a variable of the old kind, its
+    tensor. `forwarded`: as `schedule.lives` reads it, where one of the step's nodes of the type has
+    written over its input. `in_turn`: of each variable the nodes that touch it, which keep their
+    order. `run`: how it runs what is selected, where that is not in the order of the selection."""
+
+    graph: StepGraph
+    order: Sequence[int]
+    seconds: Sequence[float]
+    pure: Sequence[bool]
+    written: Mapping[int, Collection[int]]
+    in_place: Mapping[int, Collection[int]]
+    forwarded: Mapping[int, Collection[int]]
+    in_turn: Sequence[Sequence[int]]
+    run: Callable[[Sequence[Run]], Sequence[Run]] = lambda steps: steps
+
+    @property
+    def writes(self) -> Mapping[int, Collection[int]]:
+        return {**self.written, **self.in_place}
+
+    @functools.cached_property
+    def again(self) -> list[int]:
+        """By node as `selection.select` reads it: what reads a variable may run again until that is
+        written, for a value that is read later takes memory of its own."""
+        until = [len(self.order)] * len(self.graph.tensors)
+        for at, node in reversed(list(enumerate(self.order))):
+            for tensor in self.writes.get(node, ()):
+                until[tensor] = at
+        alias = self.graph.tensors.alias.tolist()
+        last = [min(until[tensor], until[alias[tensor]]) for tensor in range(len(until))]
+        return [
+            min((last[tensor] for tensor in row), default=len(self.order)) if pure else 0
+            for pure, row in zip(self.pure, self.graph.reads.lists, strict=True)
+        ]
+
+
+def measured(step: Step) -> MeasuredStep:
+    """Raises UsageError when ops wait for each other."""
+    graph = _without_copies(profiled.acyclic(step), step.nodes)
+    seconds = [node.seconds for node in step.nodes]
+    pure = [not node.stateful and _pure(node.type) for node in step.nodes]
+    return MeasuredStep(
+        graph,
+        _order(graph, step.nodes),
+        seconds,
+        pure,
+        _written(graph, step.nodes),
+        _written_in_place(graph, step.nodes),
+        _forwarded(graph, step.nodes),
+        _in_turn(graph, step.nodes),
+    )
+
+
+def _without_copies(graph: StepGraph, nodes: Sequence[Node]) -> StepGraph:
+    """What writes a variable has taken new memory for it where somebody still held the value, in
+    the order that was measured: `written` tells where somebody will."""
+    tensors = graph.tensors
+    bytes = tensors.bytes.copy()
+    for tensor, node in enumerate(tensors.producer.tolist()):
+        if nodes[node].type.startswith(_WRITES):
+            bytes[tensor] = 0
+    return replace(graph, tensors=replace(tensors, bytes=bytes))
+
+
+def _order(graph: StepGraph, nodes: Sequence[Node]) -> list[int]:
+    """As they began; those of which nobody knows when, as soon as they could."""
+    waits = [len(row) for row in graph.predecessors.lists]
+    began = [-1.0 if node.start is None else node.start for node in nodes]
+    heap = [(began[node], node) for node, count in enumerate(waits) if not count]
+    heapq.heapify(heap)
+    found = []
+    while heap:
+        at, node = heapq.heappop(heap)
+        found.append(node)
+        for after in graph.successors.lists[node]:
+            waits[after] -= 1
+            if not waits[after]:
+                known = began[after]
+                heapq.heappush(heap, (at if known < 0 else known, after))
+    return found
+
+
+def _written(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
+    """By node that writes a variable, the tensors that hold its value before."""
+    values: dict[int, list[int]] = {}  # by the node of a variable's handle
+    for tensor, node in enumerate(graph.tensors.producer.tolist()):
+        if nodes[node].type.endswith(READ) and nodes[node].inputs:
+            values.setdefault(nodes[node].inputs[0], []).append(tensor)
+    found = {
+        node: [tensor for one in writer.inputs for tensor in values.get(one, ())]
+        for node, writer in enumerate(nodes)
+        if writer.type.startswith(_WRITES)
+    }
+    return {node: tensors for node, tensors in found.items() if tensors}
+
+
+def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
+    alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
+    found = {
+        node: [alias[tensor] for tensor in row if nodes[producer[alias[tensor]]].type in REFERENCE]
+        for node, row in enumerate(graph.reads.lists)
+        if nodes[node].type.startswith(_WRITES_THERE)
+    }
+    return {node: tensors for node, tensors in found.items() if tensors}
+
+
+def _in_turn(graph: StepGraph, nodes: Sequence[Node]) -> list[list[int]]:
+    """Of a resource all that reads its handle, of a variable of the old kind all that reads its
+    memory."""
+    alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
+    handles = {
+        node.inputs[0]
+        for node in nodes
+        if node.inputs and (node.type.endswith(READ) or node.type.startswith(TOUCHES))
+    }
+    found: dict[int, list[int]] = {}
+    for node, row in enumerate(graph.reads.lists):
+        by_reference = {producer[alias[tensor]] for tensor in row}
+        touched = {one for one in by_reference if nodes[one].type in REFERENCE}
+        for one in touched | (handles & set(nodes[node].inputs)):
+            found.setdefault(one, []).append(node)
+    return [touching for touching in found.values() if len(touching) > 1]
+
+
+def _forwarded(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list[int]]:
+    types: dict[str, set[int]] = {}
+    for node in nodes:
+        if node.type.lstrip("_") not in VIEWS:
+            types.setdefault(node.type, set()).update(
+                tensor.alias for tensor in node.outputs if tensor.alias is not None
+            )
+    bytes = graph.tensors.bytes.tolist()
+    kinds, slots = graph.tensors.kind.tolist(), graph.tensors.slot.tolist()
+    found: dict[int, list[int]] = {}
+    for tensor, node in enumerate(graph.tensors.producer.tolist()):
+        row = graph.reads.lists[node]
+        if slots[tensor] < len(nodes[node].outputs) and kinds[tensor] == Kind.RESULT:
+            inputs = sorted(at for at in types.get(nodes[node].type, ()) if at < len(row))
+            if over := [row[at] for at in inputs if bytes[row[at]] == bytes[tensor]]:
+                found[tensor] = over
+    return found
+
+
+def _pure(type: str) -> bool:
+    if any(part in type for part in _ONCE):
+        return False
+    return type.startswith("Stateless") or not any(part in type for part in _DRAWN)

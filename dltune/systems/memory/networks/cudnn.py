@@ -1,0 +1,75 @@
+"""The networks that SuperNeurons was measured with, as layers of cuDNN: a convolution and a dense
+layer have their biases inside, and copies and sums of branches are layers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dltune.simulate.networks.building import CLASSES, Building
+from dltune.simulate.networks.layer import Network
+
+_SIDE = 227
+
+
+def alexnet() -> Network:
+    """SuperNeurons, section 4.1.1, note 3: 23 layers."""
+    net = Building.on(_SIDE)
+    x = net.like(net.bare(0, "CONV1", 96, 11, 4, "VALID"), "RELU1", "relu")
+    x = net.max_pool(net.like(x, "LRN1", "lrn"), "POOL1", 3)
+    x = net.like(net.bare(x, "CONV2", 256, 5), "RELU2", "relu")
+    x = net.max_pool(net.like(x, "LRN2", "lrn"), "POOL2", 3)
+    for number, channels in ((3, 384), (4, 384), (5, 256)):
+        x = net.like(net.bare(x, f"CONV{number}", channels, 3), f"RELU{number}", "relu")
+    x = net.max_pool(x, "POOL5", 3)
+    for number in (1, 2):
+        x = net.like(net.dense(x, f"FC{number}", 4096), f"RELU{5 + number}", "relu")
+        x = net.dropout(x, f"DROPOUT{number}")
+    net.like(net.dense(x, "FC3", CLASSES), "SOFTMAX", "softmax")
+    return Network(tuple(net.layers))
+
+
+def vgg_16() -> Network:
+    net = Building.on(224)
+    x = 0
+    for block, (count, channels) in enumerate(
+        zip((2, 2, 3, 3, 3), (64, 128, 256, 512, 512), strict=True), 1
+    ):
+        for number in range(1, count + 1):
+            name = f"{block}_{number}"
+            x = net.like(net.bare(x, f"CONV{name}", channels, 3), f"RELU{name}", "relu")
+        x = net.max_pool(x, f"POOL{block}", 2)
+    for number in (1, 2):
+        x = net.like(net.dense(x, f"FC{number}", 4096), f"RELU{5 + number}", "relu")
+        x = net.dropout(x, f"DROPOUT{number}")
+    net.like(net.dense(x, "FC3", CLASSES), "SOFTMAX", "softmax")
+    return Network(tuple(net.layers))
+
+
+def resnet(units: Sequence[int]) -> Network:
+    """So many bottlenecks in each of four blocks (section 4.2): three convolutions each, and two
+    layers besides. What widens a block's first shortcut is not normalised: with that layer the
+    recomputations of Table 1 do not come out."""
+    net = Building.on(_SIDE)
+    x = _normalised(net, net.bare(0, "CONV1", 64, 7, 2), "1")
+    x = net.max_pool(x, "POOL1", 3)
+    for block, count in enumerate(units, 2):
+        for unit in range(1, count + 1):
+            x = _bottleneck(net, x, block, f"{block}_{unit}", first=unit == 1)
+    x = net.avg_pool(x, "POOL2", 7)
+    net.like(net.dense(x, "FC", CLASSES), "SOFTMAX", "softmax")
+    return Network(tuple(net.layers))
+
+
+def _bottleneck(net: Building, x: int, block: int, name: str, *, first: bool) -> int:
+    channels = 16 << block
+    stride = 2 if first and block > 2 else 1
+    x = net.like(x, f"FORK{name}", "fork")
+    short = net.bare(x, f"CONV{name}_0", 4 * channels, 1, stride) if first else x
+    y = _normalised(net, net.bare(x, f"CONV{name}_1", channels, 1, stride), f"{name}_1")
+    y = _normalised(net, net.bare(y, f"CONV{name}_2", channels, 3), f"{name}_2")
+    y = net.like(net.bare(y, f"CONV{name}_3", 4 * channels, 1), f"BN{name}_3", "batch_norm")
+    return net.like(net.sum(f"JOIN{name}", short, y), f"RELU{name}", "relu")
+
+
+def _normalised(net: Building, x: int, name: str) -> int:
+    return net.like(net.like(x, f"BN{name}", "batch_norm"), f"RELU{name}", "relu")

@@ -1,0 +1,291 @@
+"""The planner of memory, as the registry knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from dltune.base.errors import UsageError
+from dltune.plan.duration import Duration
+from dltune.plan.enforcement import Enforcement, Run
+from dltune.plan.planner import Decision, Planner
+from dltune.schemas.plan import Plan
+from dltune.systems.memory import section as memory
+from dltune.systems.memory.section import Memory
+from dltune.views import View
+
+if TYPE_CHECKING:
+    from dltune.schemas.profile import Profile
+
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+_MOST = 2**60  # bytes
+_LONGEST = 1e3  # times as long
+
+
+class Bytes(click.ParamType[int]):
+    """An amount of memory, as 8GiB or 500MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB)", value)
+        bytes = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        if not 1 <= bytes <= _MOST:
+            self.fail(
+                f"{value!r} is not a memory size of at least 1B: use a number and one of the units "
+                "B, KiB, MiB and GiB, such as 8GiB",
+                param,
+                ctx,
+            )
+        return round(bytes)
+
+
+class Percent(click.ParamType[float]):
+    """A share, as 10%."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value)
+        share = float(found[1]) / 100.0 if found else -1.0
+        if not 0 <= share <= _LONGEST:
+            self.fail(f"{value!r} is not a percentage from 0% to 100000%, such as 10%", param, ctx)
+        return share
+
+
+class MemoryPlanner(Planner[Memory]):
+    name = "memory"
+    summary = "Choose which results a step recomputes to fit into a memory budget."
+    example = "dltune plan memory profile.json --budget 8GiB"
+    section = Memory
+    after = ("settings", "allreduce", "threads", "transfers")
+
+    def faults(self, section: Memory, plan: Plan) -> Iterator[str]:
+        return memory.faults(section)
+
+    def parameters(self) -> Sequence[click.Parameter]:
+        return [
+            click.Argument(["profile"], type=click.Path(path_type=Path)),
+            click.Option(
+                ["--budget"],
+                type=Bytes(),
+                metavar="SIZE",
+                help="Limit the total memory of the framework's allocator to SIZE, such as 8GiB.",
+            ),
+            click.Option(["--smallest"], is_flag=True, help="Minimise memory, at any slowdown."),
+            click.Option(
+                ["--slowdown"],
+                type=Percent(),
+                metavar="PERCENT",
+                help="Minimise memory, subject to at most this slowdown of op time, such as 10%.",
+            ),
+            click.Option(
+                ["--largest-batch"],
+                is_flag=True,
+                help="With --budget: find the largest batch that fits (TensorFlow only).",
+            ),
+            click.Option(
+                ["--deepest"],
+                is_flag=True,
+                help="With --budget: report how many repeated blocks could be added to the network "
+                "(TensorFlow only).",
+            ),
+            click.Option(
+                ["--offload"],
+                type=click.Path(path_type=Path, file_okay=False, exists=True),
+                metavar="FOLDER",
+                help="With --budget: move results to a file in FOLDER while they are not needed "
+                "(TensorFlow only).",
+            ),
+            click.Option(
+                ["--solve"],
+                type=Duration(),
+                metavar="TIME",
+                help="With --budget: search for the best selection for TIME, such as 60s.",
+            ),
+        ]
+
+    def decide(self, existing: Plan | None, **parameters: Any) -> Decision[Memory]:
+        """Pass exactly one of --budget, --smallest and --slowdown.
+
+        Results of the forward pass stay in memory until the backward pass reads them. The plan
+        frees results that are cheap to compute, and computes them again before they are read. The
+        values of the results do not change.
+
+        `dltune run --plan` applies the plan: in TensorFlow it rewrites the graph of the step, whose
+        ops then run one at a time in a fixed order; in PyTorch it uses hooks of autograd.
+        """
+        return _decide(**parameters)
+
+    def names_ops(self, section: Memory) -> bool:
+        return section.compiled is None
+
+    def relief(self, profile: Profile) -> str | None:
+        from dltune.systems.memory.decide import decide
+
+        try:
+            section = decide(profile).section
+        except UsageError:
+            return None
+        return (
+            f"`dltune plan memory` can reduce a step's memory from {section.before / 2**20:.0f} "
+            f"MiB to {section.peak / 2**20:.0f} MiB"
+        )
+
+    def enforce(self, section: Memory, run: Run) -> Enforcement:
+        if section.calls or section.compiled is not None:
+            from dltune.systems.memory.enforce_calls import EnforcedCalls
+
+            return EnforcedCalls(section, run)
+        from dltune.systems.memory.enforce import EnforcedMemory
+
+        return EnforcedMemory(section, run)
+
+    def show(self, section: Memory, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
+        from dltune.systems.memory.show import shown
+
+        return shown(section)
+
+
+PLANNER = MemoryPlanner()
+
+
+def _decide(
+    profile: Path,
+    budget: int | None,
+    smallest: bool,
+    slowdown: float | None,
+    largest_batch: bool,
+    deepest: bool,
+    offload: Path | None,
+    solve: float | None,
+) -> Decision[Memory]:
+    from dltune.native import solver
+    from dltune.schemas import profile as documents
+    from dltune.system.storage import file_tier, in_memory
+    from dltune.systems.memory import show
+    from dltune.systems.memory.compiled import decide as decide_compiled
+    from dltune.systems.memory.decide import decide
+
+    if [budget is not None, smallest, slowdown is not None].count(True) != 1:
+        raise UsageError(
+            "exactly one of --budget, --smallest and --slowdown is required",
+            remedy="pass for example --budget 8GiB",
+        )
+    if largest_batch and budget is None:
+        raise UsageError(
+            "--largest-batch requires --budget", remedy="add for example --budget 8GiB"
+        )
+    if deepest and (budget is None or largest_batch):
+        raise UsageError(
+            "--deepest requires --budget and cannot be combined with --largest-batch",
+            remedy="pass for example --budget 8GiB --deepest",
+        )
+    if offload is not None and (budget is None or largest_batch or solve is not None):
+        raise UsageError(
+            "--offload requires --budget and cannot be combined with --largest-batch or --solve",
+            remedy="pass for example --budget 8GiB --offload FOLDER",
+        )
+    if solve is not None:
+        if budget is None:
+            raise UsageError("--solve requires --budget", remedy="add for example --budget 8GiB")
+        solver.require()
+    found = documents.load(profile)
+    if found.compiled is not None:
+        if largest_batch or deepest or offload or solve is not None:
+            raise UsageError(
+                "--largest-batch, --deepest, --offload and --solve do not apply to jobs that use "
+                "torch.compile",
+                remedy="pass --budget, --smallest or --slowdown only",
+            )
+        section = decide_compiled(found, found.compiled, budget, slowdown)
+        return Decision(
+            section,
+            found.machine,
+            found,
+            choice=show.choice(section),
+            shown=show.decision(section),
+            summary={field: getattr(section, field) for field in (*memory.FIGURES, "compiled")},
+        )
+    depths = None
+    if deepest and budget is not None:
+        from dltune.systems.memory import deepest as deeper
+
+        depths = deeper.deepest(found, budget)
+    tier = file_tier(offload) if offload else None
+    planned = decide(
+        found,
+        budget,
+        slowdown,
+        largest_batch=largest_batch,
+        tier=tier,
+        bounded=solver.installed(),
+        solve=solve,
+    )
+    section, peak = planned.section, planned.peak
+    if offload and section.offloaded:
+        section = msgspec.structs.replace(section, folder=str(offload.resolve()))
+    largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
+    remarks = [
+        f"without a plan, the memory of a step peaks at {peak.at}: {show.mib(peak.bytes)} plus "
+        f"{show.mib(section.live)} of persistent memory; largest tensors at the peak: {largest}"
+    ]
+    if planned.failure is not None:
+        remarks.append(f"{planned.failure}; the plan uses the best selection up to then")
+    if planned.bound is not None and section.again:
+        longer = (section.seconds + section.added) / (section.seconds + planned.bound) - 1
+        remarks.append(
+            "in this order of ops, every selection adds at least "
+            f"{planned.bound / section.seconds:.2%} to the step; the planned step takes at most "
+            f"{longer:.2%} longer than with the best selection"
+        )
+    if section.batch is not None:
+        remarks.append(
+            f"a batch of {section.batch} samples fits; set this batch size in the job. If that "
+            "changes the job's graph, profile the job and plan again"
+        )
+    if tier and offload:
+        speed = (
+            f"{offload} reads and writes at {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
+        )
+        if section.offloaded:
+            remarks.append(
+                f"{speed}: a step waits {section.waited:.2f} s for copies at this speed, and less "
+                "while they fit into the page cache"
+            )
+        else:
+            remarks.append(f"{speed}: nothing is offloaded because recomputing is faster")
+        if in_memory(offload):
+            remarks.append(
+                f"{offload} is on a file system in memory: offloaded tensors still use memory"
+            )
+    if not (section.again or section.offloaded):
+        remarks.append("nothing is recomputed: changing the order of the ops is sufficient")
+    if depths and depths.planned.blocks == depths.tried:
+        remarks.append(
+            f"networks of more than {depths.tried} blocks were not tried and can also fit"
+        )
+    summary = {field: getattr(section, field) for field in (*memory.FIGURES, "again")}
+    summary["bound"] = planned.bound
+    return Decision(
+        section,
+        found.machine,
+        found,
+        choice=show.choice(section),
+        remarks=remarks,
+        shown=show.decision(section, depths),
+        summary={**summary, "deepest": depths} if depths else summary,
+    )

@@ -1,0 +1,1 @@
+"""What the parallelism system adds to the command line."""

@@ -1,0 +1,196 @@
+"""From a network and devices to a strategy, beside others."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dltune.base.errors import UsageError
+from dltune.base.files import digest
+from dltune.systems.parallelism.given import Given, digests
+from dltune.systems.parallelism.model import bound, dynamic
+from dltune.systems.parallelism.model.baselines import data_parallel, expert, single
+from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
+from dltune.systems.parallelism.model.engine import Engine
+from dltune.systems.parallelism.model.problem import (
+    Problem,
+    Space,
+    Strategy,
+    problem,
+)
+from dltune.systems.parallelism.model.search import search
+from dltune.systems.parallelism.model.workers import workers
+from dltune.systems.parallelism.schemas.operator_times import OperatorTimes
+from dltune.systems.parallelism.schemas.operators import Operator
+from dltune.systems.parallelism.schemas.strategy import (
+    Baseline,
+    Consumer,
+    Parallelism,
+    Times,
+)
+from dltune.systems.parallelism.schemas.topology import Topology
+from dltune.systems.parallelism.tied import tied
+from dltune.systems.parallelism.written import written
+
+BUDGET = 30.0  # seconds of search, where nothing else ends it
+# seconds that the bound may take beside the search
+BOUND_SECONDS = 10.0
+NANOSECONDS = 1e9
+# as `pytorch/inject/_dltune_torch_distribution.py` divides them
+_LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here,
+    or on the workers of a dask `scheduler`."""
+
+    proposals: int | None = None
+    seconds: float = BUDGET
+    seed: int = 0
+    processes: int = 1
+    scheduler: str | None = None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """`failure`: why a proof of the bound ended early, a sentence."""
+
+    section: Parallelism
+    failure: str | None
+
+
+def decide(
+    given: Given,
+    topology: Topology,
+    named: str,
+    consumer: Consumer | None,
+    shape: Sequence[int],
+    effort: Effort,
+) -> Decided:
+    """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
+    when no configuration fits an operator, or devices have no path between them."""
+    graph = given.graph
+    whole = posed(given, topology, shape, consumer)
+    engine = Engine(whole)
+    starts = {
+        "data parallel": data_parallel(whole),
+        "expert": expert(whole),
+        "single device": single(whole),
+        "dynamic programming": dynamic.strategy(whole),
+    }
+    with workers(engine, effort.processes, effort.scheduler) as there:
+        found = search(
+            whole,
+            starts,
+            there,
+            seed=effort.seed,
+            proposals=effort.proposals,
+            seconds=effort.seconds,
+        )
+    chosen, time = found.strategy, found.time
+    if consumer:
+        chosen, time = tied(whole, engine, chosen, shape)
+    own = measure("", engine, chosen)
+    least = bound.bound(whole, time, BOUND_SECONDS)
+    section = Parallelism(
+        network=given.name or graph.name,
+        topology=named,
+        digests=digests(given, topology),
+        devices=tuple(device.name for device in topology.devices),
+        mesh=tuple(shape),
+        operators=tuple(written(whole, chosen, shape)),
+        seconds=own.seconds,
+        compute=own.compute,
+        bytes=own.bytes,
+        baselines=tuple(measure(name, engine, one) for name, one in starts.items()),
+        proposals=found.proposals,
+        searched=found.seconds,
+        measured=given.timed(topology),
+        batch=given.batch,
+        bound=least.value_ns / NANOSECONDS,
+        proof=least.proven_by,
+        consumer=consumer,
+        hosts=_hosts(topology) if consumer else (),
+        times=_told(given.times),
+    )
+    return Decided(section, least.failure)
+
+
+def posed(
+    given: Given, topology: Topology, shape: Sequence[int], consumer: Consumer | None
+) -> Problem:
+    """A consumer's ranks add up gradients of what several parts read by all-reduces."""
+    ways = space(topology, shape, consumer)
+    costs = given.costs(topology)
+    update = given.times.update if given.times else 0.0
+    if not consumer:
+        return problem(given.graph, topology, ways, costs, update)
+    return problem(
+        *(given.graph, topology, ways, costs, update),
+        all_reduce=topology.all_reduce,
+        all_to_all=topology.all_to_all,
+    )
+
+
+def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:
+    """What a consumer can express, on a mesh of this shape, in equal parts; else all of SOAP."""
+    if consumer:
+        fits = _divisible_in_torch if consumer == "torch" else _judged_by_xla
+        return lambda operator, _: [
+            one for one in mesh(operator, shape) if _even(operator, one) and fits(operator, one)
+        ]
+    hosts = len({device.host for device in topology.devices})
+    return functools.partial(soap, hosts=hosts)
+
+
+def _even(operator: Operator, one: Configuration) -> bool:
+    return all(d.size % n == 0 for d, n in zip(operator.dimensions, one.degrees, strict=False))
+
+
+def _judged_by_xla(operator: Operator, one: Configuration) -> bool:
+    """Whether XLA on CPUs gets gradients right: not always those of convolutions that are divided
+    by height or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
+    pixels = zip(operator.dimensions[1:], one.degrees[1:], strict=False)
+    divided = any(d.kind == "attribute" and n > 1 for d, n in pixels)
+    return not (len(operator.dimensions) == 4 and divided and one.replicas > 1)
+
+
+def _divisible_in_torch(operator: Operator, one: Configuration) -> bool:
+    """Whether PyTorch's layers can compute their parts by themselves: of images no part needs
+    pixels of another's, and of layers that learn these few are divided by what they learn."""
+    at, last = operator.parameter, len(operator.dimensions) - 1
+    learns = at is not None and one.degrees[at] > 1
+    pixels = last > 2 and any(n > 1 for n in one.degrees[1:last])
+    return not pixels and (not learns or operator.type.split()[0] in _LEARNING_IN_TORCH)
+
+
+def require_mesh(shape: Sequence[int], topology: Topology) -> None:
+    """Raises UsageError unless it has as many devices."""
+    there = len(topology.devices)
+    if math.prod(shape) != there:
+        raise UsageError(
+            f"the mesh {'x'.join(map(str, shape))} has {math.prod(shape)} devices, but the "
+            f"topology has {there}",
+            remedy=f"pass a --mesh of {there} devices, or another topology",
+        )
+
+
+def _hosts(topology: Topology) -> tuple[str, ...]:
+    """Of the devices, where a job is started on several."""
+    hosts = tuple(device.host for device in topology.devices)
+    return hosts if len(set(hosts)) > 1 else ()
+
+
+def _told(times: OperatorTimes | None) -> Times | None:
+    if times is None:
+        return None
+    return Times(digest(times), len(times.parts), times.framework, times.cores)
+
+
+def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:
+    seconds = engine.simulate(strategy) / NANOSECONDS
+    totals = engine.totals()
+    return Baseline(name, seconds, totals.compute, totals.bytes)

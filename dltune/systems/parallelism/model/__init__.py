@@ -1,0 +1,1 @@
+"""A network's operators divided over devices: configurations, simulation, search."""

@@ -1,0 +1,234 @@
+"""A programme whose optimum no strategy is faster than, for networks too large to prove one.
+
+Operators are divided in some way (degrees and replicas, wherever the parts are), as variables; T is
+the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w
+the least that all its tasks come to, y the least that its gradients are added up in:
+
+    begin(p) >= begin(o) + f(o)             where each part of p reads something of o
+    end(o)   >= begin(o) + f(o) + b(o)
+    end(o)   >= end(p) + b(o)               where besides gradients go back from p to o
+    T        >= end(o) + y(o)
+    devices * T >= the sum of all w
+
+In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins
+forwards, and end(o) the latest that one ends backwards: every task of p waits for one of o that it
+reads, and that one for its gradient; transfers only add to it. Each device runs one task at a time.
+Let the variables be fractions, and the optimum can only be lower.
+
+**y(o).** Where o learns alone it is the longest way through rings and update that any of its
+devices waits for. Where others learn with it (the steps of a recurrent layer), each set of devices
+has those that o alone would give and maybe more. Are these all devices, it is the same ring. Else
+each device of a set passes on at least 2 (k - 1) / k of what it holds, k being as many devices as
+hold each of o's shards: one of its channels takes its share of that. Of sets on several hosts only
+k = 2 is sure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dltune.systems.parallelism.model.configurations import Configuration
+from dltune.systems.parallelism.model.engine import Engine
+from dltune.systems.parallelism.model.problem import Nanoseconds, Problem
+from dltune.systems.parallelism.schemas.operators import Input, Operator
+
+SAFE = 1e-6  # by as much a solver's optimum may be off
+
+
+@dataclass(frozen=True)
+class Ways:
+    """One operator's: nanoseconds for each way to divide it."""
+
+    forward: Nanoseconds
+    backward: Nanoseconds
+    work: Nanoseconds
+    added: Nanoseconds
+
+
+@dataclass(frozen=True)
+class Programme:
+    """`edges`: producer, consumer, and whether gradients go back, of those on which each part of
+    the consumer reads something."""
+
+    devices: int
+    ways: tuple[Ways, ...]
+    edges: tuple[tuple[int, int, bool], ...]
+
+
+def programme(engine: Engine) -> Programme:
+    problem = engine.problem
+    graph = problem.graph
+    members = [operator.weights for operator in graph.operators]
+    ways: list[Ways] = []
+    known: dict[tuple[object, ...], Ways] = {}
+    for n, operator in enumerate(graph.operators):
+        like = (
+            *(id(problem.catalogs[n]), id(problem.forward[n]), id(problem.backward[n])),
+            *(operator.weights, operator.parameter),
+        )
+        if like not in known:
+            alone = members.count(operator.weights) == 1
+            added = engine.added(n) if alone else _added_together(problem, n, engine.added(n))
+            known[like] = _ways(problem, n, added)
+        ways.append(known[like])
+    edges = []
+    reads: dict[tuple[object, ...], bool] = {}
+    for n, operator in enumerate(graph.operators):
+        for read in operator.inputs:
+            given = graph.operators[read.operator]
+            alike = (id(problem.catalogs[n]), operator.dimensions, given.dimensions, read.regions)
+            if alike not in reads:
+                reads[alike] = _reads_something(operator, given, read, problem.catalogs[n])
+            if reads[alike]:
+                edges.append((read.operator, n, given.gradient))
+    return Programme(problem.devices, tuple(ways), tuple(edges))
+
+
+def quick(given: Programme) -> int:
+    """Nanoseconds: the longest way there and back with the shortest times, edge by edge, or all
+    work on all devices alike; without a solver."""
+    after: list[list[int]] = [[] for _ in given.ways]
+    for n, (producer, _, _) in enumerate(given.edges):
+        after[producer].append(n)
+    back = [0] * len(given.ways)
+    onward = [0] * len(given.ways)
+    for o in range(len(given.ways) - 1, -1, -1):
+        ways = given.ways[o]
+        within = max((back[given.edges[e][1]] for e in after[o] if given.edges[e][2]), default=0)
+        beyond = max((onward[given.edges[e][1]] for e in after[o]), default=0)
+        there = ways.forward + ways.backward + within
+        back[o] = int(there.min())
+        onward[o] = int(np.maximum(there + ways.added, ways.forward + beyond).min())
+    work = sum(int(ways.work.min()) for ways in given.ways)
+    return max(*onward, -(-work // given.devices))
+
+
+def solve(given: Programme, limit: float) -> int:
+    """What the optimum is not below, nanoseconds, after `limit` seconds at most; 0 where that was
+    too short. Imports ortools: for `solver.run` alone."""
+    from ortools.linear_solver import pywraplp
+
+    unit = max(1.0, float(quick(given)))  # so that numbers are near 1
+    solver = pywraplp.Solver.CreateSolver("SCIP")
+    solver.SetTimeLimit(int(limit * 1000))
+    endless = solver.infinity()
+    time = solver.NumVar(0, endless, "T")
+    begin = [solver.NumVar(0, endless, "") for _ in given.ways]
+    end = [solver.NumVar(0, endless, "") for _ in given.ways]
+    variables: list[list[Any]] = []
+    work = solver.Constraint(0, endless)
+    work.SetCoefficient(time, given.devices)
+
+    def at_least(later: Any, *earlier: Any) -> Any:
+        row = solver.Constraint(0, endless)
+        row.SetCoefficient(later, 1)
+        for one in earlier:
+            row.SetCoefficient(one, -1)
+        return row
+
+    def add(row: Any, o: int, amounts: Nanoseconds) -> None:
+        for variable, amount in zip(variables[o], amounts, strict=True):
+            row.SetCoefficient(variable, row.GetCoefficient(variable) - amount / unit)
+
+    for o, ways in enumerate(given.ways):
+        variables.append([solver.IntVar(0, 1, "") for _ in ways.work])
+        one = solver.Constraint(1, 1)
+        for variable in variables[o]:
+            one.SetCoefficient(variable, 1)
+        add(work, o, ways.work)
+        add(at_least(end[o], begin[o]), o, ways.forward + ways.backward)
+        add(at_least(time, end[o]), o, ways.added)
+    for o, p, gradient in given.edges:
+        add(at_least(begin[p], begin[o]), o, given.ways[o].forward)
+        if gradient:
+            add(at_least(end[o], end[p]), o, given.ways[o].backward)
+    solver.Minimize(time)
+    solver.Solve()
+    found = float(solver.Objective().BestBound())
+    return math.ceil(max(0.0, found) * unit * (1 - SAFE)) if math.isfinite(found) else 0
+
+
+def _ways(problem: Problem, n: int, added: Nanoseconds) -> Ways:
+    """Those of its configurations that divide alike, which begin on other devices, are one."""
+    places: dict[tuple[object, ...], list[int]] = {}
+    kinds = [kind.name for kind in problem.topology.kinds]
+    of = np.array([kinds.index(device.kind) for device in problem.topology.devices])
+    for at, one in enumerate(problem.catalogs[n]):
+        places.setdefault((one.degrees, one.replicas), []).append(at)
+    there, back = problem.forward[n], problem.backward[n]
+    rows = []
+    for some in places.values():
+        if len(kinds) == 1:  # wherever they begin
+            at = some[0]
+            tasks = problem.catalogs[n][at].tasks
+            work = tasks * (there[at, 0] + back[at, 0])
+            rows.append((there[at, 0], back[at, 0], work, added[some].min()))
+            continue
+        ons = [of[problem.catalogs[n][at].devices(problem.devices)] for at in some]
+        forward = min(there[at, on].min() for at, on in zip(some, ons, strict=True))
+        backward = min(back[at, on].min() for at, on in zip(some, ons, strict=True))
+        work = min((there[at, on] + back[at, on]).sum() for at, on in zip(some, ons, strict=True))
+        rows.append((forward, backward, work, added[some].min()))
+    return Ways(*np.array(rows, np.int64).T)
+
+
+def _added_together(problem: Problem, n: int, alone: Nanoseconds) -> Nanoseconds:
+    """At least, with other operators that learn the same. `alone`: if there were none."""
+    operator, ways = problem.graph.operators[n], problem.routes
+    if operator.weights is None or problem.devices == 1:
+        return alone
+    bytes = problem.graph.weights[operator.weights].bytes
+    several = len({device.host for device in problem.topology.devices}) > 1
+    apart = ~np.eye(problem.devices, dtype=bool)
+    # of the device that can send the fastest
+    fastest = min(
+        float(ways.per_byte[d][apart[d]].min()) / len(set(ways.channel[d][apart[d]].tolist()))
+        for d in range(problem.devices)
+    )
+    rounded = 2 * problem.devices * _shards(problem, operator.weights)  # ns, every hop down
+    found = np.zeros_like(alone)
+    for at, one in enumerate(problem.catalogs[n]):
+        divided = 1 if operator.parameter is None else one.degrees[operator.parameter]
+        if one.tasks * one.stride > problem.devices:  # some may be on one device
+            continue
+        holders = one.parts // divided
+        if holders == problem.devices:
+            found[at] = alone[at]
+        elif holders > 1:
+            passed = 1.0 if several else 2 * (holders - 1) / holders
+            found[at] = max(0, int(passed * bytes / divided * fastest * 1e9) - rounded)
+    return found
+
+
+def _shards(problem: Problem, weights: int) -> int:
+    """How many there can be at most."""
+    degrees = {1}
+    for n, operator in enumerate(problem.graph.operators):
+        if operator.weights == weights and operator.parameter is not None:
+            degrees |= {one.degrees[operator.parameter] for one in problem.catalogs[n]}
+    return math.lcm(*degrees)
+
+
+def _reads_something(
+    operator: Operator, given: Operator, read: Input, catalog: Sequence[Configuration]
+) -> bool:
+    """Whether every part does, however it is divided."""
+    for region, dimension in zip(read.regions, given.dimensions, strict=True):
+        if region.of is None:
+            if max(region.start, 0) >= min(region.start + region.extent, dimension.size):
+                return False
+            continue
+        size = operator.dimensions[region.of].size
+        for degree in {one.degrees[region.of] for one in catalog}:
+            places = np.arange(degree + 1) * size // degree
+            low, last = places[:-1], places[1:] - 1
+            begin = np.maximum(low * region.stride + region.start, 0)
+            end = last * region.stride + region.start + region.extent
+            if (last < low).any() or (begin >= np.minimum(end, dimension.size)).any():
+                return False
+    return True

@@ -1,0 +1,1 @@
+"""Published networks as operators that can be divided."""

@@ -1,0 +1,1 @@
+"""The documents of the parallelism system, and its section of a plan."""

@@ -1,0 +1,190 @@
+"""The operators document: a network as operators whose outputs can be divided over devices.
+
+Write it by hand or with another program. `dltune plan parallelism` also makes it from a profile and
+for published networks. Sizes are in bytes. Operators, dimensions and weights are referred to by
+position, counted from 0.
+
+A type is any text. `dltune plan parallelism --measure` can run the types of a profile and these
+types: `conv`, `depthwise`, `max_pool` and `avg_pool` with window and stride (`conv 3x3/2`);
+`einsum` with its equation (`einsum bnts,bsnh->btnh`); `dense`, `lstm`, `attention`, `embedding`,
+`add`, `multiply`, `concat`, `mean`, `loss`; and the element-wise types `bias`, `batch_norm`,
+`layer_norm`, `relu`, `gelu`, `tanh`, `sigmoid`, `softmax`, `scale`, `dropout`. Element-wise types
+can follow another type: `conv 3x3/2 bias batch_norm relu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from dltune.base import files
+from dltune.base.faults import (
+    AMOUNT,
+    Bound,
+    at_least,
+    each,
+    empty,
+    index,
+    repeated,
+)
+
+SCHEMA = "dltune.operators/1"
+MOST_DIMENSIONS = 4
+
+# as FlexFlow (Jia, Zaharia and Aiken, 2018) tells dimensions apart in its section 4: of samples, of
+# an attribute of one, of the op's parameters, which are divided with it; "whole" is never divided
+Kind = Literal["sample", "attribute", "parameter", "whole"]
+
+
+class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A dimension of an operator's output.
+
+    `name`: name of the dimension.
+    `size`: number of positions.
+    `kind`: `sample`; `attribute` of a sample; `parameter`, which divides the weights too (at most
+      one dimension); `whole`, which is never divided.
+    """
+
+    name: str
+    size: int
+    kind: Kind
+
+
+class Region(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of an input dimension that a part of the output reads.
+
+    Positions `low` to `high` (excluded) of the output dimension `of` need the input positions from
+    low * stride + start to (high - 1) * stride + start + extent (excluded), as far as the input has
+    them. Without `of`, every part reads the positions from `start` to start + extent.
+
+    `extent`: number of positions read.
+    `of`: output dimension that determines the region; null if the region is always the same.
+    `stride`, `start`: see above.
+    """
+
+    extent: int
+    of: int | None = None
+    stride: int = 1
+    start: int = 0
+
+
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An input of an operator.
+
+    `operator`: position of an earlier operator whose output is read.
+    `regions`: one region per dimension of that output.
+    """
+
+    operator: int
+    regions: tuple[Region, ...]
+
+
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Weights that operators learn together.
+
+    `name`: name of the group.
+    `bytes`: size. Groups do not overlap.
+    """
+
+    name: str
+    bytes: int
+
+
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An operator with its forward and backward pass.
+
+    `name`: unique name.
+    `type`: operators with the same type and the same local shapes take the same time.
+    `dimensions`: one to four dimensions of the output.
+    `flops`: floating-point operations of the whole forward pass.
+    `backward_flops`: floating-point operations of all gradients.
+    `inputs`: outputs of earlier operators that it reads.
+    `weights`: position of the weights that it learns; null for none.
+    `element`: bytes per number of the output.
+    `gradient`: false if the output needs no gradient, such as input data.
+    `block`: name shared by operators that do the same in the network, such as the steps of a
+      recurrent layer; empty for none.
+    """
+
+    name: str
+    type: str
+    dimensions: tuple[Dimension, ...]
+    flops: float
+    backward_flops: float
+    inputs: tuple[Input, ...] = ()
+    weights: int | None = None
+    element: int = 4
+    gradient: bool = True
+    block: str = ""
+
+    @property
+    def parameter(self) -> int | None:
+        """Which dimension divides what it learns."""
+        return next((n for n, d in enumerate(self.dimensions) if d.kind == "parameter"), None)
+
+
+class Operators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network as a list of operators.
+
+    `name`: name of the network.
+    `operators`: operators; each follows the operators that it reads.
+    `weights`: groups of weights.
+    """
+
+    schema: str
+    name: str
+    operators: tuple[Operator, ...]
+    weights: tuple[Weights, ...] = ()
+
+
+def check(graph: Operators) -> list[str]:
+    """All that cannot be true of a network, one sentence each, the field's path first."""
+    return [*_faults(graph)]
+
+
+load = files.reader(Operators, SCHEMA, check)
+
+
+def _faults(graph: Operators) -> Iterator[str]:
+    if not graph.operators:
+        yield "operators must not be empty"
+    yield from repeated("operators", "name", (one.name for one in graph.operators))
+    for here, learned in each("weights", graph.weights, "name"):
+        yield from at_least(1).of(here, learned, "bytes")
+    some_weights = index(len(graph.weights), "weights")
+    for place, (here, one) in enumerate(each("operators", graph.operators, "name")):
+        yield from empty(here, one, "type")
+        yield from AMOUNT.of(here, one, "flops", "backward_flops")
+        yield from at_least(1).of(here, one, "element")
+        yield from some_weights.of(here, one, "weights")
+        yield from _DIMENSIONS.of(here, one, "dimensions")
+        for at, dimension in each(f"{here}.dimensions", one.dimensions, "name"):
+            yield from at_least(1).of(at, dimension, "size")
+        yield from repeated(f"{here}.dimensions", "name", (d.name for d in one.dimensions))
+        if sum(d.kind == "parameter" for d in one.dimensions) > 1:
+            yield f"{here}.dimensions must have at most one of kind 'parameter'"
+        yield from _input_faults(graph, place, here)
+
+
+def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
+    own = graph.operators[place]
+    earlier = index(place, "operators before it")
+    some_dimension = index(len(own.dimensions), "its own dimensions")
+    for at, read in each(f"{here}.inputs", own.inputs):
+        if wrong := earlier.of(at, read, "operator"):
+            yield from wrong
+            continue
+        given = graph.operators[read.operator].dimensions
+        if len(read.regions) != len(given):
+            many = len(read.regions)
+            yield f"{at}.regions must have length {len(given)} (one for each dimension), got {many}"
+        for where, region in each(f"{at}.regions", read.regions):
+            yield from at_least(1).of(where, region, "extent", "stride")
+            yield from some_dimension.of(where, region, "of")
+
+
+_DIMENSIONS = Bound(
+    f"1 to {MOST_DIMENSIONS} dimensions", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
+)

@@ -1,0 +1,1 @@
+"""How the documents of the parallelism system look."""

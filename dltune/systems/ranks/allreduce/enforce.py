@@ -1,0 +1,347 @@
+"""Horovod's ranks under a plan: what each is told at its start, and what becomes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from dltune.base.errors import DltuneError, JobFailed, UsageError
+from dltune.base.words import counted
+from dltune.job import messages
+from dltune.job.launch import Event, Job
+from dltune.job.shares import Shares
+from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.system.ranks import (
+    Rank,
+    are_unheard,
+    local_rank,
+    world,
+)
+from dltune.systems.ranks.allreduce import failures
+from dltune.systems.ranks.allreduce.failures import RankExit
+from dltune.systems.ranks.allreduce.hangs import Hangs
+from dltune.systems.ranks.allreduce.input_threads import InputThreads
+from dltune.systems.ranks.allreduce.rank_outcome import (
+    Heard,
+    RankOutcome,
+    outcome,
+    settings,
+)
+from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller
+from dltune.systems.ranks.allreduce.show import intent, sentences
+from dltune.systems.ranks.horovod.preload import counts, interposer
+from dltune.systems.ranks.horovod.watch.ending import Ending
+
+# between two looks for new threads of an input pipeline
+LOOK_SECONDS = 0.5
+_OF_BOOTSTRAP = (
+    messages.Python,
+    messages.Horovod,
+    messages.NoHorovod,
+    messages.Reduction,
+    messages.RankFailed,
+)
+
+
+@dataclass
+class _Rank:
+    """The process that is a rank. `error`: what ended it, as it told itself."""
+
+    pid: int
+    where: Rank
+    ending: Ending
+    exit: RankExit | None = None
+    init: messages.Horovod | None = None
+    devices: list[messages.Device] = field(default_factory=list)
+    reductions: list[messages.Reduction] = field(default_factory=list)
+    input: InputThreads | None = None
+
+
+class EnforcedAllreduce(Enforcement):
+    """The section on Horovod in the ranks of one job.
+
+    With `partial`, what still applies of a plan for other ranks; `dropped` tells what does not.
+    """
+
+    inside = True
+
+    def __init__(self, section: AllreducePlan, run: Run) -> None:
+        self.section = section
+        self.dropped: list[str] = []
+        self._run = run
+        self._others = False  # the job has other ranks than the plan
+        self._ranks: dict[int, _Rank] = {}
+        self._without: dict[int, str] = {}
+        self._looked = 0.0
+        self._hangs = Hangs(run.say)
+        self._counts: Path | None = None
+        planned = [cores.compute for cores in section.cores] if section.cores else None
+        run.shares = Shares(run.machine, planned)
+        run.changes.append(lambda pid: "with its bins" if self.binned(pid) else "")
+        if pools := section.threads:
+            run.pools = lambda *_: pools
+
+    def intent(self) -> Iterator[str]:
+        return (f"Horovod: {line}" for line in intent(self.section, self._run.machine))
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        """What the launcher and its ranks need from their start.
+
+        Raises DltuneError when the library for sleeping background threads cannot be built.
+        """
+        if self.section.sleeps is None:
+            return {}
+        built = interposer.build(
+            _mpirun(self._run.command),
+            lambda: self._run.say("building the library for sleeping background threads, once"),
+        )
+        self._counts = folder
+        return interposer.variables(built, self.section.sleeps, base, folder)
+
+    def answer(self, python: messages.Python) -> Mapping[str, object]:
+        """Raises UsageError when the plan is for other ranks than the job's."""
+        local, where = local_rank(python.environment), world(python.environment)
+        if local is None or where.size == 1:
+            return {}
+        self._require_ranks(where.size, local)
+        self._require_controller(_controller(python.environment))
+        self._leave_to_all(python.environment)
+        # a plan on threads divides the node between its ranks where this section does not
+        reply = self._run.shares.answer(python) if self.section.cores is not None else {}
+        return {**reply, "horovod": self._orders(local)}
+
+    def binned(self, pid: int) -> bool:
+        """Whether the plan's bins have changed the graph of a process's step."""
+        rank = self._ranks.get(pid)
+        return rank is not None and any(call.bins is not None for call in rank.reductions)
+
+    def hear(self, job: Job, event: Event) -> None:
+        """Raises UsageError when Horovod itself was started otherwise than planned."""
+        message = event.message
+        if event.process:
+            pid = event.process.pid
+        elif isinstance(message, _OF_BOOTSTRAP):
+            pid = message.pid
+        else:
+            return
+        if isinstance(message, messages.Python):
+            self._meet(job, message)
+        elif isinstance(message, messages.NoHorovod):
+            self._without.setdefault(pid, message.reason)
+        else:
+            if pid not in self._ranks and isinstance(message, messages.Horovod):
+                self._require_ranks(message.size, Rank(0, message.local_size, ()))
+                self._take_over(job, message)
+            if pid in self._ranks:
+                self._hear_rank(self._ranks[pid], message)
+
+    def look(self, job: Job) -> None:
+        """For new threads of input pipelines, and for ranks that hang."""
+        self._hangs.look()
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            for rank in self._ranks.values():
+                if rank.input and rank.exit is None:
+                    rank.input.move()
+
+    def ended(self, exit_code: int) -> Outcome:
+        ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
+        for rank in ranks:
+            rank.ending.close()
+        every = counts.read(self._counts) if self._counts else []
+        by_pid = {one.pid: one for one in reversed(every)}  # the first of several threads
+        found = [
+            self._outcome(rank, rank.init, by_pid.get(rank.pid)) for rank in ranks if rank.init
+        ]
+        if not found:
+            raise self._why_nothing(exit_code)
+        return Outcome(found, [s for one in found for s in sentences(one)])
+
+    def cause(self) -> str | None:
+        """Which rank hung until the end, or else failed first, and why."""
+        if self._hangs.over:
+            return "; ".join(self._hangs.over)
+        ended = [rank.exit for rank in self._ranks.values() if rank.exit]
+        return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
+
+    def _orders(self, local: Rank) -> dict[str, object]:
+        orders: dict[str, object] = {
+            "settings": settings(self.section),
+            "sleeps": self.section.sleeps is not None,
+        }
+        if self.section.cores is not None:
+            mine = self.section.cores[local.rank]
+            orders["cores"] = {
+                "background": self._cpus(mine.background),
+                "helpers": self._cpus(mine.helpers),
+                "first": _sleeps(self.section),
+            }
+        orders["orders"] = [
+            {
+                "shapes": order.shapes,
+                "dtypes": order.dtypes,
+                "bins": [(bin_.tensors, bin_.elements) for bin_ in order.bins],
+            }
+            for order in self.section.orders or ()
+        ]
+        return orders
+
+    def _cpus(self, cores: Sequence[int]) -> list[int]:
+        return [cpu for core in cores for cpu in self._run.machine.cores[core].cpus]
+
+    def _meet(self, job: Job, python: messages.Python) -> None:
+        local, where = local_rank(python.environment), world(python.environment)
+        if local is None or where.size == 1:
+            return
+        if any(rank.where == where for rank in self._ranks.values()):
+            return  # what a rank starts has its variables too
+        self._begin(job, python.pid, where)
+
+    def _begin(self, job: Job, pid: int, where: Rank) -> None:
+        with contextlib.suppress(OSError):  # it has ended already
+            rank = _Rank(pid, where, Ending(pid))
+            job.watch(rank.ending.fileno(), lambda: self._ended(rank))
+            self._ranks[pid] = rank
+
+    def _take_over(self, job: Job, init: messages.Horovod) -> None:
+        """Of a rank whose first Python was another, as that of `conda run` is."""
+        before = [one for one in self._ranks.values() if one.where.rank == init.rank]
+        if before and before[0].init is None:
+            del self._ranks[before[0].pid]
+            self._begin(job, init.pid, before[0].where)
+
+    def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
+        if isinstance(message, messages.Horovod):
+            self._require_ranks(message.size, Rank(message.local_rank, message.local_size, ()))
+            self._require_controller(message.controller)
+            rank.init = message
+            self._hangs.add(message.rank, message.pid, tuple(message.threads))
+            cores = self.section.cores[message.local_rank] if self.section.cores else None
+            if cores and set(cores.input) != set(cores.compute):
+                rank.input = InputThreads(rank.pid, self._cpus(cores.input))
+            self._run.say(f"rank {message.rank}: Horovod started under the plan")
+        elif isinstance(message, messages.Reduction):
+            rank.reductions.append(message)
+        elif isinstance(message, messages.Device):
+            rank.devices.append(message)
+        elif isinstance(message, messages.RankFailed):
+            rank.exit = RankExit(rank.where.rank, rank.pid, message.at, message.error)
+
+    def _ended(self, rank: _Rank) -> None:
+        rank.ending.ended()
+        self._hangs.ended()
+        if rank.exit is None:
+            rank.exit = RankExit(rank.where.rank, rank.pid, time.monotonic())
+        rank.exit.code = rank.ending.code
+
+    def _outcome(
+        self, rank: _Rank, init: messages.Horovod, its_counts: counts.Counts | None
+    ) -> RankOutcome:
+        asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
+        heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=its_counts)
+        if rank.input:
+            heard.moved, heard.unmoved = rank.input.moved, rank.input.unseen
+        return outcome(self.section, self._run.machine, self.dropped, heard)
+
+    def _require_ranks(self, size: int, local: Rank) -> None:
+        section = self.section
+        if self._others or (size, local.size) == (section.ranks, section.local):
+            return
+        planned = counted(section.ranks, "rank")
+        told = f"the plan is for {planned}, {section.local} of them on this node"
+        if not self._run.partial:
+            raise UsageError(
+                f"{told}; the job runs {counted(size, 'rank')}, {local.size} of them on this node",
+                remedy="plan for the job's ranks, or pass --partial to apply what fits",
+            )
+        self._others = True
+        if section.cores is not None and local.size != section.local:
+            self.section = msgspec.structs.replace(section, cores=None)
+            self._run.shares = Shares(self._run.machine)
+            told += f": its cores do not fit {counted(local.size, 'rank')}"
+        self.dropped.append(told)
+
+    def _leave_to_all(self, told: Mapping[str, str]) -> None:
+        """What all ranks are to do alike: those that do wait for ever for those that do not, whose
+        collectives are others."""
+        section = self.section
+        parts = {"bins": section.orders, "sleeps": section.sleeps, "knobs": section.knobs}
+        alike = [name for name, planned in parts.items() if planned]
+        if alike and are_unheard(told, self._run.environment):
+            self.section = msgspec.structs.replace(section, orders=None, sleeps=None, knobs=None)
+            self.dropped.append(
+                f"{', '.join(alike)}: this dltune does not control the ranks on other nodes; start "
+                "dltune in each rank: mpirun ... dltune run ... python"
+            )
+
+    def _require_controller(self, controller: Controller | None) -> None:
+        section = self.section
+        if controller in (None, section.controller):
+            return
+        told = (
+            f"the plan is for Horovod over {section.controller}, the job runs it over {controller}"
+        )
+        if not self._run.partial:
+            raise UsageError(
+                told,
+                remedy=f"start the job with horovodrun --{section.controller}, plan again, or pass "
+                "--partial to apply what fits",
+            )
+        self.section = msgspec.structs.replace(
+            section, controller=controller, sleeps=None, yield_when_idle=False
+        )
+        self.dropped.append(told)
+
+    def _why_nothing(self, exit_code: int) -> DltuneError:
+        if cause := self.cause():
+            message = f"no rank reached hvd.init(): {cause}"
+        elif self._without:
+            pid, reason = next(iter(self._without.items()))
+            message = f"Horovod could not be imported (pid {pid}): {reason}"
+        else:
+            message = "no process of the job called hvd.init(): the plan changed nothing"
+        if self._without:
+            remedy = (
+                "build Horovod for the job's TensorFlow (`make horovod` of dltune's repository)"
+            )
+        else:
+            remedy = "use this plan for a Horovod job only"
+        if exit_code:
+            return JobFailed(
+                f"{message} (the job ended with exit code {exit_code})", exit_code, remedy=remedy
+            )
+        return UsageError(message, remedy=remedy)
+
+
+def _sleeps(section: AllreducePlan) -> bool:
+    """Whether background threads sleep while they wait. One that spins, yielding or not, would take
+    the more of its core the sooner it is let back."""
+    if section.controller == "gloo":
+        return True
+    nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
+    return nbcs and not section.yield_when_idle
+
+
+def _controller(environ: Mapping[str, str]) -> Controller | None:
+    """What the launcher tells a rank; None when it does not."""
+    told = environ.get("HOROVOD_CONTROLLER", "").lower()
+    if told in ("mpi", "gloo"):
+        return "mpi" if told == "mpi" else "gloo"
+    return "mpi" if "OMPI_COMM_WORLD_SIZE" in environ else None
+
+
+def _mpirun(command: Sequence[str]) -> Path | None:
+    """The program that starts the ranks, where it is known."""
+    name = Path(command[0]).name
+    if name.startswith("horovodrun"):
+        found = shutil.which("mpirun")
+    else:
+        found = shutil.which(command[0]) if "mpi" in name or "orterun" in name else None
+    return Path(found) if found else None

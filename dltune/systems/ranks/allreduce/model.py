@@ -1,0 +1,256 @@
+"""What a step takes under other cores, threads, bins, sleeps and knobs.
+
+Two simulators, one after the other: TensorFlow's scheduling of the step's graph tells when each
+gradient is there, on that many cores and threads; the simulation of background threads tells what
+the ranks make of it. The first is tied to the measured step (of the report, else of the profile): a
+factor on all computing makes the job, as it ran, take as long as it did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dltune.schemas.profile import Profile
+from dltune.schemas.sections.threads import Uniform
+from dltune.simulate.graph.step_graph import StepGraph
+from dltune.simulate.graph.traversal import ancestors
+from dltune.simulate.overlap.partition import NANOSECONDS, Partition, partition
+from dltune.simulate.workload.workload import measured_span, workload
+from dltune.system.placement import cores_for
+from dltune.systems.ranks.allreduce.calls import Call
+from dltune.systems.ranks.allreduce.observed import Observed
+from dltune.systems.ranks.allreduce.section import Knobs
+from dltune.systems.ranks.simulation.job import (
+    Job,
+    Pool,
+    Update,
+    Waiting,
+    cut,
+    phases,
+)
+from dltune.systems.ranks.simulation.method import ORIGINAL, Method
+from dltune.systems.ranks.simulation.outcome import Outcome
+from dltune.systems.ranks.simulation.quantiles import Quantiles
+from dltune.systems.ranks.simulation.simulate import simulate
+
+STEPS, SEED = 60, 1
+RANKS = 128  # more are not simulated for a plan: who is late is late among these
+# the factor that ties the simulation to the measured step
+ROUNDS, LEAST, MOST = 6, 0.2, 20.0
+
+
+@dataclass(frozen=True)
+class Computing:
+    """A round of the steps on one rank that has its cores to itself.
+
+    `ready`: seconds until each gradient is there, all calls' one after the other. `after`: seconds
+    of the round that remain when the last one is there, without the `updates`: seconds, and the
+    gradients whose sums are waited for. `busy`: cores in use, on average. `ops`: seconds of each.
+    """
+
+    ready: tuple[float, ...]
+    after: float
+    updates: tuple[tuple[float, tuple[int, ...]], ...]
+    busy: float
+    ops: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the ranks of a node run. `pool`: ranks that share cores, and how many these are.
+    `reads`: the input pipeline has no cores but these. `pieces`: in bytes, by gradient, those that
+    travel by themselves."""
+
+    pool: Pool
+    threads: Uniform
+    knobs: Knobs
+    waiting: Waiting
+    reads: bool = True
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+class Model:
+    """Predictions for one job. `scale`: the factor on computing; `step`: the measured seconds."""
+
+    def __init__(self, profile: Profile, calls: Sequence[Call], observed: Observed) -> None:
+        """Raises UsageError when the profile has no op that was measured."""
+        made = workload(profile)
+        transfers = {(call.step, g.node) for call in calls for g in call.gradients}
+        waiting = {
+            node.op
+            for step in profile.steps
+            for node in step.nodes
+            if node.type.startswith("Horovod") and node.op is not None
+        }
+        # what a gradient's allreduce takes is the other simulation's to say
+        fixed = tuple(0.0 if op in waiting else t for op, t in enumerate(made.fixed))
+        self._whole = dataclasses.replace(made, fixed=fixed)
+        self._backward = dataclasses.replace(
+            self._whole,
+            graphs=tuple(
+                _before(graph, [node for index, node in transfers if index == k])
+                for k, graph in enumerate(made.graphs)
+            ),
+        )
+        self.observed = observed
+        self.calls = tuple(calls)
+        self.graphs = made.graphs
+        self.own = Uniform(profile.settings.intra, profile.settings.inter)
+        self.step = observed.step or made.between + measured_span(profile)
+        self.sizes = tuple(g.bytes for call in calls for g in call.gradients)
+        self._jitter = _jitter(max(step.wall.spread for step in profile.steps))
+        self._computed: dict[tuple[int, Uniform], Computing] = {}
+        self.scale = 1.0
+        self._tie()
+
+    @property
+    def original(self) -> Setting:
+        """The job as it ran: the ranks of a node share all its cores, if none was bound to some."""
+        seen, cores = self.observed, self._whole.machine.cores
+        pool = Pool(seen.local, float(len(cores)))
+        if seen.bound is not None:
+            own = max(1, seen.bound // len(cores[0].cpus))
+            pool = Pool(1, float(min(own, len(cores))))
+        return Setting(pool, self.own, seen.knobs, seen.waiting)
+
+    def computing(self, cores: int, threads: Uniform) -> Computing:
+        """One rank's computing, alone on `cores` cores."""
+        if (cores, threads) not in self._computed:
+            self._computed[cores, threads] = self._compute(cores, threads)
+        return self._computed[cores, threads]
+
+    def _compute(self, cores: int, threads: Uniform) -> Computing:
+        machine = self._whole.machine
+        there = machine.of_cores(cores_for(machine, cores, "shared"))
+        whole = dataclasses.replace(self._whole, machine=there)
+        outcome = whole.uniform(threads.intra, threads.inter)
+        backward = dataclasses.replace(self._backward, machine=there).uniform(
+            threads.intra, threads.inter
+        )
+        makespans = (timeline.makespan for timeline in outcome.timelines)
+        *begins, total = itertools.accumulate(makespans, initial=0.0)
+        ready = tuple(
+            begins[call.step] + backward.timelines[call.step].start[gradient.node]
+            for call in self.calls
+            for gradient in call.gradients
+        )
+        alike = whole.alike(threads.intra)
+        core_seconds = sum(
+            op.count * choice.seconds * whole.busy(index, choice)
+            for index, (op, choice) in enumerate(zip(whole.ops, alike, strict=True))
+            if choice is not None
+        )
+        busy = core_seconds / total if total else 1.0
+        ops = tuple(
+            fixed if choice is None else choice.seconds
+            for fixed, choice in zip(whole.fixed, alike, strict=True)
+        )
+        remains = max(0.0, total - max(ready))
+        updates = self._updates(ops, remains)
+        after = max(0.0, remains - math.fsum(seconds for seconds, _ in updates)) + whole.between
+        return Computing(ready, after, updates, min(float(cores), max(busy, 1e-3)), ops)
+
+    def _updates(
+        self, ops: Sequence[float], most: float
+    ) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """Of the round's last calls, whose sums nothing but the next round comes after: what waits
+        for them and no gradient waits for, `most` seconds in all."""
+        last = max(call.step for call in self.calls)
+        gradients = [(call.step, g.node) for call in self.calls for g in call.gradients]
+        places = {node: place for place, (step, node) in enumerate(gradients) if step == last}
+        graph = self.graphs[last]
+        others = graph.runs - self._backward.graphs[last].runs
+        found = _waiting(dataclasses.replace(graph, runs=others), places, ops)
+        whole = float(found.work.sum()) / NANOSECONDS
+        part = min(1.0, most / whole) if whole else 0.0
+        return tuple(
+            (
+                seconds * part / NANOSECONDS,
+                tuple(places[int(found.receives[k])] for k in needs.nonzero()[0]),
+            )
+            for seconds, needs in zip(found.work.tolist(), found.needs, strict=True)
+            if seconds
+        )
+
+    def job(self, setting: Setting, cores: int | None = None) -> Job:
+        """For the simulation of ranks. `cores`: what a rank's computing may use [the pool's]."""
+        seen = self.observed
+        found = self._under(setting, cores)
+        ready = [moment * self.scale for moment in found.ready]
+        reading = seen.need.input * self.step if setting.reads else 0.0
+        # it reads ahead of the step, on as many threads as that takes
+        readers = float(max(1, math.ceil(2 * seen.need.input)))
+        ranks = max(1, min(seen.ranks, RANKS) // setting.pool.ranks) * setting.pool.ranks
+        # what a collective of all ranks takes, among those that are simulated
+        more = max(0.0, seen.network.start(seen.ranks) - seen.network.start(ranks))
+        network = dataclasses.replace(seen.network, fixed=seen.network.fixed + more)
+        job = Job(
+            ranks=ranks,
+            pool=setting.pool,
+            tensors=self.sizes,
+            phases=phases(ready, threads=found.busy, before=found.after * self.scale),
+            updates=tuple(
+                Update(seconds * self.scale, found.busy, places)
+                for seconds, places in found.updates
+            ),
+            network=network,
+            sync=seen.network.few_bytes(seen.ranks),
+            jitter=self._jitter,
+            wake=seen.wake,
+            wake_busy=seen.wake_busy,
+            cycle_time=setting.knobs.cycle_time,
+            fusion_threshold=setting.knobs.fusion_threshold,
+            cache_capacity=setting.knobs.cache_capacity,
+            input_seconds=reading / readers,
+            input_threads=readers if reading else 0.0,
+            waiting=setting.waiting,
+            cycle_seconds=seen.cycle_seconds,
+        )
+        return cut(job, setting.pieces)
+
+    def waiting(self, call: Call, setting: Setting, cores: int | None = None) -> Partition:
+        """What waits for the gradients of a call in its step; `cores` as in `job`."""
+        ops = [seconds * self.scale for seconds in self._under(setting, cores).ops]
+        return _waiting(self.graphs[call.step], call.places, ops)
+
+    def _under(self, setting: Setting, cores: int | None) -> Computing:
+        wanted = int(setting.pool.cores) if cores is None else cores
+        return self.computing(max(1, wanted), setting.threads)
+
+    def outcome(self, setting: Setting, method: Method, cores: int | None = None) -> Outcome:
+        return simulate(self.job(setting, cores), method, steps=STEPS, seed=SEED)
+
+    def _tie(self) -> None:
+        for _ in range(ROUNDS):
+            found = self.outcome(self.original, ORIGINAL).seconds
+            self.scale = min(MOST, max(LEAST, self.scale * self.step / found))
+
+
+def _jitter(spread: float) -> Quantiles:
+    """The factor on a step's computing, normal; `spread` is half its interquartile range."""
+    widths = ((0.0, -3.0), (0.25, -1.0), (0.5, 0.0), (0.75, 1.0), (0.95, 2.44), (0.99, 3.45))
+    points = [(share, max(0.1, 1.0 + width * spread)) for share, width in widths]
+    return Quantiles((*points, (1.0, 1.0 + 4.6 * spread)))
+
+
+def _waiting(graph: StepGraph, transfers: Iterable[int], ops: Sequence[float]) -> Partition:
+    """What waits for these nodes, where an op takes so many seconds."""
+    seconds = [
+        ops[op] * runs if op >= 0 else 0.0
+        for op, runs in zip(graph.op.tolist(), graph.runs.tolist(), strict=True)
+    ]
+    return partition(graph, dict.fromkeys(transfers, 0), seconds)
+
+
+def _before(graph: StepGraph, transfers: Collection[int]) -> StepGraph:
+    """A step's graph without the work that no transfer waits for."""
+    runs = np.zeros(len(graph))
+    wanted = list(ancestors(graph, transfers))
+    runs[wanted] = graph.runs[wanted]
+    return dataclasses.replace(graph, runs=runs)

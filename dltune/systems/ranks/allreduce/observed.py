@@ -1,0 +1,314 @@
+"""What a horovod report tells a planner: the job's size and settings, needs, and costs.
+
+Where a report lacks something, the value assumed instead is told in `assumed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltune.base.errors import UsageError
+from dltune.schemas.profile import Profile
+from dltune.systems.ranks.allreduce.section import Controller, Knobs
+from dltune.systems.ranks.schemas.horovod import (
+    Distribution,
+    Horovod,
+    Rank,
+    Role,
+    Timeline,
+)
+from dltune.systems.ranks.simulation.job import GLOO, MPI, Waiting
+from dltune.systems.ranks.simulation.network import Network
+from dltune.systems.ranks.simulation.quantiles import Quantiles, constant
+
+# Horovod 0.28's own values (operations.cc)
+DEFAULTS = Knobs(cycle_time=1e-3, fusion_threshold=128 << 20, cache_capacity=1024)
+# Two ranks of one machine, through its loopback interface and through shared memory, from
+# timelines of the bundled job (docs/explanation/plan-allreduce.md).
+NETWORKS: dict[Controller, Network] = {"gloo": Network(160e-6, 1.1e9), "mpi": Network(1e-6, 2.7e9)}
+# A sleeping thread's wake-up while a core is free: the timer slack of 50 us, and the switch.
+WAKE = 60e-6
+# CPU seconds of a background thread's cycle, when the report cannot tell
+CYCLE, LONGEST_CYCLE = 20e-6, 500e-6
+# MPI yields its core at each look: it then has only what nobody else wants, and the switches.
+YIELDING = Waiting(0.15, 1.0, wakes=False)
+
+_OWN: dict[Controller, Waiting] = {"gloo": GLOO, "mpi": MPI}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Cores that one rank's threads kept busy, of the rank that needed most, by component.
+
+    `wait`: of the background thread, seconds per second in which it could have run but another
+    thread had its core (None: not known).
+    """
+
+    background: float
+    helpers: float
+    compute: float
+    input: float
+    wait: float | None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """`ranks` in all and `local` on a node; `knobs` under which the job ran. `bound`: to how many
+    CPUs the launcher had bound each rank then (None: to none in particular). `step`: the median
+    seconds of a step then (None: the report has no timeline)."""
+
+    ranks: int
+    local: int
+    controller: Controller
+    knobs: Knobs
+    need: Need
+    network: Network
+    waiting: Waiting
+    wake: Quantiles
+    wake_busy: Quantiles
+    cycle_seconds: float
+    bound: int | None
+    step: float | None
+    assumed: tuple[str, ...]
+
+
+def basis(
+    profile: Profile,
+    report: Horovod | None,
+    path: Path | None,
+    *,
+    ranks: int | None,
+    local: int | None,
+    controller: Controller | None,
+) -> Observed:
+    """What a section is decided from, checked against each other: what is known of the job.
+
+    `ranks`, `local` and `controller` are what was asked for. Raises UsageError when the report is
+    of another job than asked for or of another machine than the profile, or when there is neither a
+    report nor a size.
+    """
+    if report is None:
+        if ranks is None or controller is None:
+            raise UsageError(
+                "without a report, --ranks and --controller must be given",
+                remedy="give a report, or add --ranks N --controller mpi|gloo",
+            )
+        local = ranks if local is None else local
+        if local > ranks:
+            raise UsageError(
+                f"--local {local}: a node cannot have more ranks than the job's {ranks}",
+                remedy=f"use --local {ranks} or less",
+            )
+        return unobserved(ranks, local, controller)
+    found = observed(report)
+    if report.machine != profile.machine.fingerprint:
+        raise UsageError(
+            f"{path} was made on {report.machine_name}, the profile on {profile.machine.name} "
+            f"({len(profile.machine.cores)} cores): not the same machine, or other allowed cores",
+            remedy="make both on one machine, with the same cores allowed",
+        )
+    locals_ = {rank.local_size for rank in report.ranks}
+    if len(locals_) > 1:
+        raise UsageError(
+            f"{path}: nodes have different numbers of ranks, "
+            + " and ".join(map(str, sorted(locals_))),
+            remedy="run the same number of ranks on each node",
+        )
+    if ranks is not None and ranks != found.ranks:
+        raise UsageError(
+            f"--ranks {ranks}: {path} is of a job of {found.ranks} ranks",
+            remedy=f"report on a job of {ranks} ranks, or leave out --ranks",
+        )
+    if local is not None and local != found.local:
+        more = "more" if local > found.local else "fewer"
+        raise UsageError(
+            f"--local {local}: {more} than the {found.local} ranks of a node in {path}",
+            remedy=f"report on a job with {local} ranks a node, or leave out --local",
+        )
+    if controller is not None and controller != found.controller:
+        raise UsageError(
+            f"--controller {controller}: {path} is of a job with {found.controller}",
+            remedy=f"report on a job with {controller}, or leave out --controller",
+        )
+    return found
+
+
+def observed(report: Horovod) -> Observed:
+    """Raises UsageError when the report has no rank, or does not tell what the job used."""
+    if not report.ranks:
+        raise UsageError(
+            "the report has no rank: no process of the job initialised Horovod",
+            remedy="report again: dltune horovod-report -o report.json -- horovodrun -np 2 ...",
+        )
+    if any(rank.pytorch for rank in report.ranks):
+        raise UsageError(
+            "the report is of PyTorch DDP ranks; this planner is for Horovod",
+            remedy="plan the gradient buckets of DDP from a profile of one rank: "
+            "dltune plan buckets PROFILE",
+        )
+    controllers = {rank.controller for rank in report.ranks} - {None}
+    if report.timeline and not controllers:
+        controllers = {report.timeline.controller} - {None}
+    if len(controllers) != 1:
+        raise UsageError(
+            "the report does not say whether the job used MPI or gloo"
+            if not controllers
+            else "some ranks of the report use MPI, others gloo",
+            remedy="report again on the whole job: dltune horovod-report -- horovodrun ...",
+        )
+    controller = controllers.pop()
+    assert controller is not None
+    first = report.ranks[0]
+    assumed: list[str] = []
+    need = _need(report.ranks)
+    network = _network(report.timeline, first.size)
+    if network is None:
+        network = NETWORKS[controller]
+        assumed.append(
+            "transfer times of a typical single machine are assumed: the report has no timeline, "
+            "or too few transfers in it"
+        )
+    free, busy = _wakes(report.ranks, need)
+    if busy is None:
+        busy = free
+        assumed.append(
+            "no wake-up of a background thread was measured: each is assumed to find a free core"
+        )
+    return Observed(
+        ranks=first.size,
+        local=max(rank.local_size for rank in report.ranks),
+        controller=controller,
+        knobs=knobs(first),
+        need=need,
+        network=network,
+        waiting=YIELDING if controller == "mpi" and yields(first) else _OWN[controller],
+        wake=free,
+        wake_busy=busy,
+        cycle_seconds=_cycle(report, controller),
+        bound=min(len(r.cpus) for r in report.ranks)
+        if all(r.bound for r in report.ranks)
+        else None,
+        step=report.timeline.step.median if report.timeline and report.timeline.step else None,
+        assumed=tuple(assumed),
+    )
+
+
+def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
+    """What is taken for granted of a job that no report tells of."""
+    network = NETWORKS[controller]
+    if ranks > local:
+        network = dataclasses.replace(network, algorithm="tree")
+    return Observed(
+        ranks=ranks,
+        local=local,
+        controller=controller,
+        knobs=DEFAULTS,
+        need=Need(0.0, 0.0, 0.0, 0.0, None),
+        network=network,
+        waiting=_OWN[controller],
+        wake=constant(WAKE),
+        wake_busy=constant(WAKE),
+        cycle_seconds=CYCLE,
+        bound=None,
+        step=None,
+        assumed=(
+            "no report: default settings of Horovod, transfer times and wake-up times are assumed",
+        ),
+    )
+
+
+def knobs(rank: Rank) -> Knobs:
+    """Horovod's settings under which a rank ran."""
+
+    def number(name: str, default: float) -> float:
+        try:
+            return max(0.0, float(rank.settings[name]))
+        except (KeyError, ValueError):
+            return default
+
+    return Knobs(
+        number("HOROVOD_CYCLE_TIME", DEFAULTS.cycle_time * 1e3) * 1e-3,
+        int(number("HOROVOD_FUSION_THRESHOLD", DEFAULTS.fusion_threshold)),
+        int(number("HOROVOD_CACHE_CAPACITY", DEFAULTS.cache_capacity)),
+    )
+
+
+def yields(rank: Rank) -> bool:
+    """Whether Open MPI was told to give its core away while it waits."""
+    told = rank.settings.get("OMPI_MCA_mpi_yield_when_idle", "")
+    return told.strip().lower() in ("1", "true", "yes", "enabled")
+
+
+def _need(ranks: Sequence[Rank]) -> Need:
+    def cpu(rank: Rank, *roles: Role) -> float:
+        return sum(thread.cpu for thread in rank.threads if thread.role in roles)
+
+    waits = [
+        thread.wait
+        for rank in ranks
+        for thread in rank.threads
+        if thread.role == "background" and thread.wait is not None
+    ]
+    return Need(
+        background=max(cpu(rank, "background") for rank in ranks),
+        helpers=max(cpu(rank, "helper") for rank in ranks),
+        compute=max(cpu(rank, "compute", "python", "other") for rank in ranks),
+        input=max(cpu(rank, "input") for rank in ranks),
+        wait=max(waits, default=None),
+    )
+
+
+def _network(timeline: Timeline | None, ranks: int) -> Network | None:
+    """Latency and bandwidth of a ring in which a collective of these ranks costs what it did."""
+    if timeline is None or timeline.cost is None or ranks < 2:
+        return None
+    found = timeline.cost
+    return Network(
+        latency=found.latency / (2 * (ranks - 1)),
+        bandwidth=2 * (ranks - 1) / ranks / max(found.per_byte, 1e-12),
+    )
+
+
+def _wakes(ranks: Sequence[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
+    """Of a background thread that finds a core free, and of one that does not."""
+    late = [r.cycles.oversleep for r in ranks if r.cycles and r.cycles.oversleep]
+    worst = max((d for d in late if d.median is not None), key=_median, default=None)
+    if worst is not None:
+        free = constant(min(WAKE, _median(worst)))
+        return free, _quantiles(worst)
+    wakes = [
+        thread.voluntary
+        for rank in ranks
+        for thread in rank.threads
+        if thread.role == "background" and thread.voluntary > 0
+    ]
+    if need.wait is None or not wakes:
+        return constant(WAKE), None
+    # memoryless: the mean is known, and who waits longer has no more reason to be next
+    mean = need.wait / min(wakes)
+    points = ((0.0, 0.0), (0.5, 0.69 * mean), (0.9, 2.3 * mean), (0.99, 4.6 * mean))
+    return constant(WAKE), Quantiles((*points, (1.0, 6.9 * mean)))
+
+
+def _median(found: Distribution) -> float:
+    assert found.median is not None
+    return found.median
+
+
+def _quantiles(found: Distribution) -> Quantiles:
+    values = (0.0, found.median or 0.0, found.p95 or 0.0, found.p99 or 0.0, found.max or 0.0)
+    rising = itertools.accumulate(values, max)
+    return Quantiles(tuple(zip((0.0, 0.5, 0.95, 0.99, 1.0), rising, strict=True)))
+
+
+def _cycle(report: Horovod, controller: Controller) -> float:
+    """CPU seconds of a cycle. A thread that spins in MPI has more than its own work, and only a
+    timeline has every cycle."""
+    cycles = report.timeline.cycles if report.timeline else None
+    if controller == "mpi" or cycles is None or cycles.rate <= 0:
+        return CYCLE
+    return min(LONGEST_CYCLE, _need(report.ranks).background / cycles.rate)

@@ -1,0 +1,228 @@
+"""`dltune horovod-report`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dltune.base.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from dltune.systems.ranks.horovod.watch.watch import Watch
+    from dltune.systems.ranks.schemas.horovod import Horovod
+
+PID_SECONDS = 20.0
+# a tenth of a rank's claim to a core, and still soon enough to read what the kernel records
+COURTEOUS = 10
+
+
+@click.command(
+    "horovod-report",
+    epilog="\b\nExample:\n  dltune horovod-report -- horovodrun -np 2 python train.py",
+)
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="Watch this running rank, or all ranks of this launcher.",
+)
+@click.option(
+    "--timeline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add Horovod's timeline from FILE to the report; with CMD, rank 0 writes it there first.",
+)
+@click.option(
+    "--merge", is_flag=True, help="Merge reports, one from each host: give their files, not CMD."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1.0),
+    metavar="SECONDS",
+    help="Stop after SECONDS.  [default: at the job's end; with --pid, 20]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE as JSON.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    pid: int | None,
+    timeline: Path | None,
+    merge: bool,
+    seconds: float | None,
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> None:
+    """Report how communication threads compete with a multi-rank job for CPU time.
+
+    The communication threads are Horovod's background threads, or gloo's in PyTorch DDP. dltune
+    starts CMD (horovodrun, mpirun, torchrun) unmodified, or watches running ranks (--pid), and
+    never stops them. It reports each thread's role, CPU time and wait for a core, then findings
+    with suggested fixes.
+    """
+    from dltune.cli import interrupts, results
+    from dltune.systems.ranks.horovod.view import view
+
+    if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
+        raise UsageError(
+            "give exactly one of: a command after --, --pid, --merge, or --timeline alone",
+            remedy="try: dltune horovod-report -- horovodrun -np 2 python train.py",
+        )
+    results.require_apart((timeline, *(map(Path, job) if merge else ())), [output])
+    with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
+        code = 0
+        if merge:
+            document = _merge(job, timeline)
+        elif pid is not None:
+            document = _watch_process(pid, seconds or PID_SECONDS, timeline)
+        elif job:
+            document, code = _watch_job(job, seconds, timeline, overwrite)
+        else:
+            assert timeline is not None
+            document = _read(timeline)
+        if kept:
+            kept.write(document)
+    results.tell(document, view, as_json=as_json, written=[output])
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
+
+
+def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
+    from dltune.systems.ranks.horovod.watch.merge import merged
+
+    if len(files) < 2 or timeline is not None:
+        raise UsageError(
+            "--merge needs at least two reports, and no --timeline",
+            remedy="try: dltune horovod-report --merge a.json b.json -o all.json",
+        )
+    return merged([Path(name) for name in files])
+
+
+def _read(path: Path) -> Horovod:
+    from dltune.systems.ranks.horovod import timeline
+    from dltune.systems.ranks.horovod.watch.document import report_of
+
+    return report_of(command=(), cores={}, partial=False, members=(), timeline=timeline.read(path))
+
+
+def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
+    from dltune.system.proc import process
+    from dltune.system.proc.tree import Tree
+    from dltune.systems.ranks.horovod.watch.watch import Watch
+
+    with Watch(Tree(pid)) as watch:
+        command = tuple(process.command(pid).split(" "))
+        partial = _run(watch, f"pid {pid}", seconds, lambda: watch.shut_out)
+        return _assembled(watch, command, timeline, partial)
+
+
+def _watch_job(
+    job: tuple[str, ...], seconds: float | None, timeline: Path | None, overwrite: bool
+) -> tuple[Horovod, int]:
+    """The report, and the job's exit code; 0 for a job that dltune ended."""
+    import shlex
+
+    from dltune.job.launch import Job, require_executable
+    from dltune.system.proc.tree import Tree
+    from dltune.systems.ranks.horovod.watch.watch import Watch
+
+    require_executable(job[0])
+    environment = {}
+    if timeline is not None:
+        environment = {
+            "HOROVOD_TIMELINE": str(timeline.resolve()),
+            "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+        }
+    # the job's own output goes to stderr: results have stdout for themselves
+    with (
+        contextlib.ExitStack() as after,
+        _anew(timeline, overwrite),
+        Job(job, stdout=2, environment=environment, answer=lambda _: {"plugin": False}) as running,
+    ):
+        # its handles outlast the job, which listens for the ends of ranks
+        watch = after.enter_context(Watch(Tree(running.pid)))
+        heard_of: set[int] = set()
+
+        def wait(seconds: float) -> None:
+            for rank in watch.ranks.values():
+                if rank.pid not in heard_of:
+                    heard_of.add(rank.pid)
+                    running.watch(rank.ending.fileno(), watch.note_endings)
+            for event in running.events(seconds):
+                if event is None:
+                    break
+                watch.hear(event.message)
+
+        partial = _run(watch, shlex.join(job), seconds, lambda: running.exit_code is not None, wait)
+        code = 0 if partial else running.exit_code or 0
+        try:
+            return _assembled(watch, job, timeline, partial), code
+        except UsageError as error:
+            if not code:
+                raise
+            raise JobFailed(
+                f"the job ended with exit code {code}; {error}", code, remedy=error.remedy
+            ) from None
+
+
+@contextlib.contextmanager
+def _anew(timeline: Path | None, overwrite: bool) -> Iterator[None]:
+    """Claimed for a job that is to write it: another job's is not this one's."""
+    from dltune.cli import results
+
+    with results.claimed(timeline, overwrite=overwrite) as writes:
+        if writes:
+            writes.path.unlink(missing_ok=True)
+        yield
+
+
+def _run(
+    watch: Watch,
+    subject: str,
+    seconds: float | None,
+    over: Callable[[], bool],
+    wait: Callable[[float], object] | None = None,
+) -> bool:
+    """Whether a signal ended the watch."""
+    from dltune.cli import interrupts
+    from dltune.cli.progress import live
+    from dltune.systems.ranks.commands import horovod_live
+
+    os.nice(COURTEOUS)  # ranks that fill the cores go first
+    with live(
+        f"watching {subject}",
+        lambda: horovod_live.watched(watch),
+        lambda: [horovod_live.running(watch)],
+    ) as tell:
+        try:
+            watch.run(seconds, over, tell, wait)
+        except interrupts.Ended:
+            return True
+        return False
+
+
+def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partial: bool) -> Horovod:
+    """The timeline's cycles are judged by what the ranks were told. What was watched stands where
+    the timeline cannot be read."""
+    from dltune.systems.ranks.horovod import timeline
+    from dltune.systems.ranks.horovod.watch.document import assemble, cycle_time
+
+    told = None
+    try:
+        told = timeline.read(path, cycle_time=cycle_time(watch)) if path else None
+    except UsageError as error:
+        click.echo(f"dltune: warning: the report has no timeline: {error}", err=True)
+    return assemble(watch, command, told, partial)

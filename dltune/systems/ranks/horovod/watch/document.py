@@ -1,0 +1,228 @@
+"""What a watch saw of ranks, as the document tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dltune import __version__
+from dltune.base import files
+from dltune.base.errors import UsageError
+from dltune.findings.evidence import Evidence
+from dltune.findings.registry import apply_rules
+from dltune.system import cpulist
+from dltune.systems.ranks.horovod.watch import ranks
+from dltune.systems.ranks.horovod.watch.rank_seen import RankSeen, ThreadSeen
+from dltune.systems.ranks.horovod.watch.watch import Watch
+from dltune.systems.ranks.schemas import horovod
+from dltune.systems.ranks.schemas.horovod import (
+    WRITER,
+    Horovod,
+    Rank,
+    Role,
+    ThreadUse,
+    Timeline,
+)
+
+BUILD = (
+    "build Horovod for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
+    "--force-reinstall horovod"
+)
+
+
+def assemble(
+    watch: Watch, command: Sequence[str], timeline: Timeline | None, partial: bool
+) -> Horovod:
+    """The document of a watch, with what follows from it. Raises UsageError when it saw no rank."""
+    seen = watch.of_job()
+    if not seen:
+        raise nothing(watch)
+    host = seen[0].identity.host
+    return report_of(
+        command=tuple(command),
+        cores={host: ranks.cores()},
+        partial=partial,
+        members=tuple(sorted((_rank(one, watch) for one in seen), key=lambda rank: rank.rank)),
+        timeline=timeline,
+        watching=watch.cpu / max(watch.ended - watch.began, 1e-9),
+    )
+
+
+def report_of(
+    *,
+    command: tuple[str, ...],
+    cores: dict[str, int],
+    partial: bool,
+    members: tuple[Rank, ...],
+    timeline: Timeline | None,
+    watching: float | None = None,
+) -> Horovod:
+    """A document with today's date, and its findings."""
+    from dltune.system.topology import local
+
+    machine = local()
+    report = Horovod(
+        schema=horovod.SCHEMA,
+        created=files.now(),
+        dltune=__version__,
+        command=command,
+        machine=machine.fingerprint,
+        machine_name=machine.name,
+        cores=cores,
+        partial=partial,
+        ranks=members,
+        timeline=timeline,
+        findings=(),
+        watching=watching,
+    )
+    return msgspec.structs.replace(report, findings=apply_rules(Evidence(reports=(report,))))
+
+
+def cycle_time(watch: Watch) -> float:
+    """Seconds of HOROVOD_CYCLE_TIME in the job; Horovod's own where it does not say."""
+    return ranks.cycle_time(next((seen.settings for seen in watch.of_job()), {}))
+
+
+def nothing(watch: Watch) -> UsageError:
+    """Why no rank was seen."""
+    if watch.without:
+        reason = next(iter(watch.without.values()))
+        return UsageError(
+            f"no rank was found: the job cannot import horovod.tensorflow ({reason})",
+            remedy=BUILD,
+        )
+    if watch.denied:
+        pid, user = next(iter(watch.denied.items()))
+        return UsageError(
+            f"pid {pid} belongs to {user}, whose libraries and stacks this user may not read",
+            remedy=f"run dltune horovod-report as {user}, or as root with CAP_SYS_PTRACE",
+        )
+    root, others = watch.tree.root, len(watch.looked) - 1
+    under = f" and its {others} descendant{'s' * (others > 1)} have" if others > 0 else " has"
+    why = "".join(f"; {sentence}" for sentence in sorted(watch.amiss))
+    return UsageError(
+        f"no rank was found in {watch.ended - watch.began:.0f} s: pid {root}{under} loaded neither "
+        f"Horovod nor PyTorch as one of several ranks{why}",
+        remedy=BUILD
+        if why
+        else "watch a job of several ranks (horovodrun, mpirun, torchrun); with --pid, name a rank "
+        "or its launcher, and watch longer with --seconds",
+    )
+
+
+def _rank(seen: RankSeen, watch: Watch) -> Rank:
+    identity, init = seen.identity, seen.init
+    place = init or identity
+    seconds = max(seen.until - seen.since, 1e-9)
+    threads = [
+        _use(tid, thread, *_role(seen, tid, thread), seconds)
+        for (tid, _), thread in seen.threads.items()
+    ]
+    evidence: list[horovod.Evidence] = []
+    if init and init.threads:
+        evidence.append("init")
+    if seen.stack:
+        evidence.append("stack" if seen.cycles else "name")
+    # what a rank says of its end comes before the end
+    failed = watch.failed.get(seen.pid)
+    failed_at = failed.at if failed else seen.ended_at or 0.0
+    own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
+    cpus = max(map(cpulist.parse, own), default=frozenset())
+    return Rank(
+        rank=place.rank,
+        size=place.size,
+        local_rank=place.local_rank,
+        local_size=place.local_size,
+        host=identity.host,
+        pid=seen.pid,
+        seconds=seconds,
+        controller=place.controller,
+        horovod=identity.library.version if seen.cycles else None,
+        pytorch=None if seen.cycles else identity.library.version or "?",
+        mpi=identity.mpi if place.controller == "mpi" else None,
+        settings=seen.settings,
+        evidence=tuple(evidence),
+        background=seen.background if seen.background in {t.tid for t in threads} else None,
+        cpu=max(0.0, seen.cpu[1] - seen.cpu[0]) / seconds,
+        cpus=tuple(sorted(cpus)),
+        bound=bool(cpus) and frozenset(cpus) < ranks.node(),
+        threads=tuple(sorted(threads, key=lambda use: -use.cpu)),
+        cycles=seen.sleeps.cycles() if seen.sleeps else None,
+        ended=None if seen.ended_at is None else seen.ending.code,
+        ended_after=None if seen.ended_at is None else failed_at - watch.began,
+        error=failed.error if failed else None,
+        stuck=watch.stuck.get(seen.pid),
+        unseen=tuple(_unseen(seen)),
+    )
+
+
+def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
+    """A thread's role and name, as its stack says, else as the job does."""
+    name = thread.identity.name if thread.identity else thread.last.stat.name
+    if tid == seen.background:
+        return "background", name
+    if thread.identity and thread.identity.role != "background":
+        return thread.identity.role, name
+    if thread.identity and not seen.cycles:
+        return "helper", name
+    if seen.init and tid in seen.init.threads:
+        # of those that hvd.init() adds only the timeline's writer never rests
+        writes = thread.identity is None and "HOROVOD_TIMELINE" in seen.settings
+        return "helper", WRITER if writes else name
+    return "other", name
+
+
+def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) -> ThreadUse:
+    used = thread.used()
+    ticks = used.stat.user + used.stat.kernel
+    return ThreadUse(
+        tid=tid,
+        name=name,
+        role=role,
+        cpu=used.cpu / seconds,
+        # the scheduler counts nanoseconds, but tells user and system in ticks
+        user=used.cpu * (used.stat.user / ticks if ticks else 1.0) / seconds,
+        system=used.cpu * (used.stat.kernel / ticks if ticks else 0.0) / seconds,
+        wait=None if used.queued is None else used.queued / seconds,
+        voluntary=used.voluntary / seconds,
+        involuntary=used.involuntary / seconds,
+        cpus=tuple(sorted(cpulist.parse(used.cpus))),
+        born=thread.born,
+    )
+
+
+def _unseen(seen: RankSeen) -> Iterator[str]:
+    if seen.refused:
+        yield f"thread roles and the background thread's stack cannot be read: {seen.refused}"
+    library = seen.identity.library
+    if not library.loop and seen.cycles:
+        yield (
+            "the background thread cannot be identified by its stack: Horovod's library has no "
+            f"symbols ({library.path})"
+        )
+    unknown = ", ".join(
+        str(tid)
+        for tid, thread in seen.current()
+        if thread.identity is None and _role(seen, tid, thread)[0] == "other"
+    )
+    if unknown and not seen.refused:
+        what = "the background thread was" if seen.background is None else "some roles were"
+        yield (
+            f"{what} not identified: only stacks of sleeping threads can be read, and these "
+            f"threads never slept: {unknown}"
+        )
+    elif library.loop and seen.background is None:
+        yield "no background thread was found: hvd.init() has not run, or Horovod was shut down"
+    elif not seen.cycles and seen.background is None:
+        yield (
+            "no communication thread was found: torch.distributed has not started with gloo, or "
+            "has ended"
+        )
+    if seen.init and seen.init.threads and seen.stack not in (None, seen.init.threads[0]):
+        yield (
+            f"the background thread is uncertain: by its stack it is {seen.stack}, but hvd.init() "
+            f"started {seen.init.threads[0]} first; the figures are those of {seen.stack}"
+        )
+    if seen.sleeps and seen.sleeps.refused:
+        yield f"cycles and oversleep are unknown: {seen.sleeps.refused}; --timeline has them too"

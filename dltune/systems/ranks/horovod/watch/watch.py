@@ -1,0 +1,318 @@
+"""Horovod's ranks, and PyTorch's, among the processes of a job, watched for a time.
+
+Processes are looked at for Horovod's library, and for PyTorch's; those that have it, and a
+background thread or a rank's number, are ranks. Of these all threads are counted. Each kind of look
+keeps its own pace, so that all together stay well below a hundredth of one CPU.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dltune.job import messages
+from dltune.system.proc import process, stat, threads
+from dltune.system.proc.maps import Mapping, mappings
+from dltune.system.proc.pace import Pace, keep_looking
+from dltune.system.proc.tree import Tree
+from dltune.systems.ranks.horovod.watch import horovod_library, ranks, torch_library
+from dltune.systems.ranks.horovod.watch.ending import Ending
+from dltune.systems.ranks.horovod.watch.hang import still_hung
+from dltune.systems.ranks.horovod.watch.memory import Memory
+from dltune.systems.ranks.horovod.watch.progress import Progress
+from dltune.systems.ranks.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
+from dltune.systems.ranks.horovod.watch.roles import Roles
+from dltune.systems.ranks.horovod.watch.sleeps import Sleeps
+
+# least seconds between two looks of a kind, and the share of one CPU that it may take
+MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
+# seconds between looks for ranks until there is one, and once all of this node's are found
+UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
+# as above, of threads whose role is not known, because they ran (few), and of recorded sleeps
+ROLES, SLEEPS = (0.25, 0.05), (0.25, 0.05)
+# looks at a thread that always ran, after which it is given up
+PATIENCE = 200
+# most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
+REST, RECORDING_REST = 0.25, 0.1
+
+
+class Watch:
+    """Use as a context manager. `tree`: the processes of the job.
+
+    `denied`: processes that may not be looked into, with their users. `without`: why a process
+    could not import Horovod. `failed`: exceptions that ended ranks. `amiss`: what is wrong with
+    Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that
+    hangs, what shows it.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.ranks: dict[Key, RankSeen] = {}
+        self.denied: dict[int, str] = {}  # pid: user
+        self.without: dict[int, str] = {}
+        self.failed: dict[int, messages.RankFailed] = {}
+        self.began = self.ended = time.monotonic()
+        self.looked: set[Key] = set()
+        self.amiss: set[str] = set()
+        self._sizes: dict[Key, int] = {}
+        self._inits: dict[int, messages.Horovod] = {}
+        self._members = Pace(*MEMBERS, self._find, self._members_due)
+        self._counts = Pace(*COUNTS, self._count)
+        self._paces = (
+            self._members,
+            self._counts,
+            Pace(*ROLES, self._tell_roles),
+            Pace(*SLEEPS, self._look_at_sleeps, self._sleeps_due),
+        )
+        self._recording = False
+        self._alive = True
+        self.stuck: dict[int, str] = {}
+        # in whole ticks, as the kernel tells when a thread started
+        self._clock = int(stat.now())
+        self._cpu = time.process_time()
+        self.cpu = 0.0
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for rank in self.ranks.values():
+            rank.ending.close()
+
+    @property
+    def shut_out(self) -> bool:
+        """Nothing of the job may be looked into."""
+        return bool(self.denied) and len(self.denied) == len(self.looked)
+
+    def hear(self, message: object) -> None:
+        """What the bootstrap in a rank tells of Horovod."""
+        if isinstance(message, messages.Horovod):
+            self._inits[message.pid] = message
+            self._members.soon()
+            for rank in self.ranks.values():
+                if rank.pid == message.pid:
+                    rank.init = message
+        elif isinstance(message, messages.NoHorovod):
+            self.without[message.pid] = message.reason
+        elif isinstance(message, messages.RankFailed):
+            self.failed[message.pid] = message
+
+    def run(
+        self,
+        seconds: float | None,
+        over: Callable[[], bool],
+        tell: Callable[[], None],
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        """Look until `seconds` have passed, all processes have ended or `over` says so. `tell` is
+        called about once a second, `wait` to let time pass; it calls `note_endings` at the end of a
+        rank."""
+
+        def ended() -> bool:
+            self.note_endings()
+            self.ended = time.monotonic()
+            return over() or not self._alive
+
+        until = None if seconds is None else self.began + seconds
+        try:
+            keep_looking(self._paces, REST, until, ended, tell, wait or self._rest)
+        finally:
+            for rank in self.ranks.values():
+                if rank.sleeps:
+                    rank.sleeps.close()
+            self._count()
+            self.note_endings()
+            self.ended = time.monotonic()
+            self.cpu = time.process_time() - self._cpu
+
+    def of_job(self) -> list[RankSeen]:
+        """One process for each rank: that with a background thread, else the one that began first.
+        What a rank forks has its library and its number too."""
+        told = [one for one in self.ranks.values() if one.numbered or one.background is not None]
+        size = max(((one.init or one.identity).size for one in told), default=0)
+        best: dict[int, RankSeen] = {}
+        for key in sorted(self.ranks, key=self._preference):
+            seen = self.ranks[key]
+            place = seen.init or seen.identity
+            # a launcher that another one started, as mpirun torchrun, is one of fewer
+            if seen.background is not None or (seen.numbered and place.size == size):
+                best.setdefault(place.rank, seen)
+        return [best[number] for number in sorted(best)]
+
+    def _preference(self, key: Key) -> tuple[int, int]:
+        """Less for what rather is the rank; of one that was started again what runs now."""
+        seen = self.ranks[key]
+        if seen.background is None:
+            return 2, key[1]
+        return int(seen.ended_at is not None), key[1]
+
+    def _members_due(self, paced: float) -> float:
+        if not self.ranks:  # what does not train yet is not held up
+            return min(paced, time.monotonic() + UNTIL_RANKS)
+        return time.monotonic() + ALL_FOUND if self._all_found() else paced
+
+    def _find(self) -> None:
+        members = self.tree.refresh()
+        self._alive = bool(members)
+        for pid in members:
+            key = (pid, self.tree.started(pid))
+            known = self.ranks.get(key)  # PyTorch may have been loaded before Horovod
+            if pid not in self.denied and (known is None or not known.cycles):
+                self._search(key)
+
+    def _all_found(self) -> bool:
+        """No rank of the node is missing or has ended."""
+        alive = [r for r in self.ranks.values() if r.numbered and r.ended_at is None and r.stack]
+        return bool(alive) and len(alive) == alive[0].identity.local_size == len(self.ranks)
+
+    def _search(self, key: Key) -> None:
+        """Whether a process has loaded Horovod's library since its address space last grew."""
+        pid = key[0]
+        if key not in self.looked:
+            self.looked.add(key)
+            self._members.soon()  # what has just begun loads its libraries soon
+        size = process.address_space(pid)
+        if size == self._sizes.get(key):
+            return
+        self._sizes[key] = size
+        try:
+            mapped = mappings(pid)
+            environ = process.environment(pid)
+            found = horovod_library.find(pid, mapped) or torch_library.find(pid, mapped, environ)
+            if found is None:
+                self._note_tensorflow(pid, mapped)
+                return
+            known = self.ranks.get(key)
+            if known and not found.is_horovod:
+                return
+            ending = known.ending if known else Ending(pid)
+        except PermissionError:
+            self.denied[pid] = process.owner(pid)
+            return
+        except OSError:
+            return  # it has ended
+        identity = ranks.identify(pid, environ, mapped, found)
+        now = time.monotonic()
+        cpu = process.cpu_seconds(pid) or 0.0
+        self.ranks[key] = RankSeen(
+            pid=pid,
+            identity=identity,
+            numbered=any(name in environ for name in ranks.NUMBERS),
+            roles=Roles(pid, mapped, found),
+            since=now,
+            until=now,
+            cpu=(cpu, cpu),
+            ending=ending,
+            init=self._inits.get(pid),
+        )
+        self._counts.soon()
+
+    def _note_tensorflow(self, pid: int, mapped: Sequence[Mapping]) -> None:
+        """What of Horovod stands beside the TensorFlow of a process that has not loaded it."""
+        for mapping in mapped:
+            if "/tensorflow/libtensorflow_framework" in mapping.path:
+                packages = Path(mapping.path).parent.parent
+                folder = Path(f"/proc/{pid}/root{packages}/horovod")
+                if not folder.is_dir():
+                    self.amiss.add(f"{packages} has TensorFlow but no Horovod")
+                elif not list(folder.glob("tensorflow/mpi_lib*.so")):
+                    self.amiss.add(f"Horovod in {packages} is built without TensorFlow")
+
+    def _count(self) -> None:
+        for rank in self.ranks.values():
+            if rank.ended_at is None:
+                self._count_threads(rank)
+        self.stuck = still_hung(self.stuck, self.of_job())
+
+    def _count_threads(self, rank: RankSeen) -> None:
+        now = time.monotonic()
+        known = {tid: thread.last for tid, thread in rank.current()}
+        alive = set()
+        for tid in threads.threads(rank.pid):
+            counts = threads.counts(rank.pid, tid, known.get(tid))
+            if counts is None:
+                continue
+            key = (tid, counts.stat.started)
+            alive.add(key)
+            if seen := rank.threads.get(key):
+                seen.last, seen.until = counts, now
+            else:
+                first = None if rank.threads and counts.stat.started >= self._clock else counts
+                rank.threads[key] = ThreadSeen(first, counts, now, now)
+        cpu = process.cpu_seconds(rank.pid)
+        if alive and cpu is not None:
+            rank.until, rank.cpu = now, (rank.cpu[0], cpu)
+            rank.running = alive
+            self._note_progress(rank, now)
+
+    def _from_now_on(self, rank: RankSeen) -> None:
+        """What a rank did until its background thread was there is no part of its figures: it
+        imported and made its model."""
+        self._count_threads(rank)
+        rank.threads = {key: rank.threads[key] for key in rank.running}
+        for thread in rank.threads.values():
+            thread.first, thread.since = thread.last, thread.until
+        rank.since, rank.cpu = rank.until, (rank.cpu[1], rank.cpu[1])
+        rank.progress = Progress()
+
+    def _note_progress(self, rank: RankSeen, now: float) -> None:
+        cycles = others = 0.0
+        for (tid, _), thread in rank.threads.items():
+            last = thread.last
+            if tid == rank.background:
+                cycles += last.cpu + last.voluntary + last.involuntary
+            elif thread.identity is None or thread.identity.role != "helper":
+                others += last.cpu
+        rank.progress.note(now, cycles, others)
+
+    def _tell_roles(self) -> None:
+        for rank in self.ranks.values():
+            unknown = [
+                key
+                for key in rank.running
+                if rank.threads[key].identity is None and rank.looks.get(key, 0) < PATIENCE
+            ]
+            if not unknown or rank.ended_at is not None or rank.refused:
+                continue
+            before = rank.stack
+            try:
+                with Memory(rank.pid) as memory:
+                    for key in unknown:
+                        rank.looks[key] = rank.looks.get(key, 0) + 1
+                        thread = rank.threads[key]
+                        thread.identity = rank.roles.tell(memory, key[0], thread.last.stat.name)
+                        if thread.identity and thread.identity.role == "background":
+                            rank.note_background(key[0], thread.identity.name)
+            except PermissionError as error:
+                rank.refused = f"{error.strerror}: /proc/{rank.pid}/mem"
+            except OSError:
+                continue  # it has ended
+            if before is None and rank.stack is not None:
+                self._from_now_on(rank)
+
+    def _look_at_sleeps(self) -> None:
+        self._recording = False
+        for rank in self.ranks.values():
+            if rank.ended_at is not None or rank.stack is None or not rank.cycles:
+                continue
+            if rank.sleeps is None:
+                setting = ranks.cycle_time(rank.settings)
+                rank.sleeps = Sleeps(rank.stack, rank.identity.library, setting)
+            self._recording |= rank.sleeps.look()
+
+    def _sleeps_due(self, paced: float) -> float:
+        return time.monotonic() + RECORDING_REST if self._recording else paced
+
+    def _rest(self, seconds: float) -> None:
+        """Shorter when a rank ends."""
+        alive = [rank.ending for rank in self.ranks.values() if rank.ended_at is None]
+        select.select(alive, [], [], seconds)
+
+    def note_endings(self) -> None:
+        for rank in self.ranks.values():
+            known = rank.ended_at is not None and rank.ending.code is not None
+            if not known and rank.ending.ended() and rank.ended_at is None:
+                rank.ended_at = time.monotonic()
+                self._members.soon()

@@ -1,0 +1,1 @@
+"""The documents of the system for jobs of several ranks."""

@@ -1,0 +1,300 @@
+"""The horovod document: the threads of each rank and the job's timeline. `dltune horovod-report`
+writes it.
+
+Times are in seconds, sizes in bytes and rates per second; shares refer to one core. A null value
+could not be observed; `unseen` gives the reason. The ranks of several hosts are merged into one
+document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from dltune.base import files
+from dltune.base.faults import (
+    AMOUNT,
+    each,
+    index,
+    one_of,
+    repeated,
+)
+from dltune.schemas import finding
+from dltune.schemas.finding import Finding
+from dltune.systems.ranks.allreduce.section import Controller
+
+SCHEMA = "dltune.horovod/2"
+# what the thread is called here that writes Horovod's timeline
+WRITER = "horovod timeline"
+
+# what a thread is there for: Horovod's own, or the one of PyTorch's that sends; MPI's and gloo's;
+# op kernels; tf.data; the interpreter
+Role = Literal["background", "helper", "compute", "input", "python", "other"]
+# how the background thread was found: its id told by the job at hvd.init(), its stack, or the name
+# that PyTorch gives it
+Evidence = Literal["init", "stack", "name"]
+
+
+class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A distribution of values; all statistics are null without samples.
+
+    `samples`: number of values.
+    `mean`, `median`, `p95`, `p99`, `max`: statistics.
+    """
+
+    samples: int
+    mean: float | None = None
+    median: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class ThreadUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A thread during the observation.
+
+    `tid`, `name`: the thread.
+    `role`: `background`: Horovod's communication thread, or the thread of PyTorch that sends;
+      `helper`: threads of MPI or gloo; `compute`; `input`: tf.data; `python`; `other`.
+    `cpu`, `user`, `system`: CPU seconds per second.
+    `wait`: seconds per second in which the thread could have run but another thread used its core.
+    `voluntary`, `involuntary`: context switches per second.
+    `cpus`: CPUs that its affinity allows.
+    `born`: true if the thread started during the observation.
+    """
+
+    tid: int
+    name: str
+    role: Role
+    cpu: float
+    user: float
+    system: float
+    wait: float | None
+    voluntary: float
+    involuntary: float
+    cpus: tuple[int, ...]
+    born: bool = False
+
+
+class Cycles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cycles of the background thread (section 6.2.2 of Pumma's thesis).
+
+    `setting`: `HOROVOD_CYCLE_TIME`.
+    `rate`: cycles per second.
+    `period`: time from the start of one cycle to the next.
+    `oversleep`: delay between the requested and the actual wake-up.
+    `empty`: share of cycles without a transfer.
+    """
+
+    setting: float
+    rate: float
+    period: Distribution
+    oversleep: Distribution | None
+    empty: float | None
+
+
+class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rank, observed from the time when its background thread was found.
+
+    `rank`, `size`, `local_rank`, `local_size`: position among all ranks and on its host.
+    `host`, `pid`: host and process.
+    `seconds`: duration of the observation.
+    `controller`: `mpi` or `gloo`.
+    `horovod`, `mpi`, `pytorch`: versions; a rank uses Horovod or PyTorch's own communication.
+    `settings`: `HOROVOD_*` variables and settings of Open MPI and OpenMP.
+    `evidence`: how the background thread was found: `init`: reported by the job at `hvd.init()`;
+      its `stack`; or its `name`.
+    `background`: number of the background thread.
+    `cpu`: CPU seconds per second of the whole process.
+    `cpus`: CPUs that the process can use.
+    `bound`: true if the launcher restricts the process to a part of the node's cores.
+    `threads`: threads, those with the most CPU time first.
+    `cycles`: cycles of the background thread.
+    `ended`: exit code, or negative signal number; null if the process still runs or the code is
+      unknown.
+    `ended_after`: seconds until the process ended; null if it still runs.
+    `error`: exception that ended the process.
+    `stuck`: place where the process hung.
+    `unseen`: things that could not be observed, with the reason.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    pid: int
+    seconds: float
+    controller: Controller | None
+    horovod: str | None
+    mpi: str | None
+    settings: dict[str, str]
+    evidence: tuple[Evidence, ...]
+    background: int | None
+    cpu: float
+    cpus: tuple[int, ...]
+    bound: bool
+    threads: tuple[ThreadUse, ...]
+    cycles: Cycles | None
+    ended: int | None
+    unseen: tuple[str, ...]
+    ended_after: float | None = None
+    error: str | None = None
+    stuck: str | None = None
+    pytorch: str | None = None
+
+    @property
+    def thread(self) -> ThreadUse | None:
+        """The background thread; None where it was not found."""
+        return next((t for t in self.threads if t.tid == self.background), None)
+
+    @property
+    def library(self) -> str:
+        """What its gradients travel through, for people."""
+        return "PyTorch" if self.pytorch else "Horovod"
+
+    @property
+    def queued(self) -> float:
+        """Cores that its threads wait for."""
+        return sum(thread.wait or 0.0 for thread in self.threads)
+
+    @property
+    def wanting(self) -> float:
+        """Cores that its threads would fill: those they have and those they wait for."""
+        return self.cpu + self.queued
+
+
+class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tensor of the timeline.
+
+    `name`: name of the tensor.
+    `times`: number of transfers.
+    `bytes`: size.
+    `negotiation`: time from the first rank's request to the last rank's.
+    `queue`: time from then until the transfer begins.
+    `transfer`: time of the collective.
+    """
+
+    name: str
+    times: int
+    bytes: int | None
+    negotiation: Distribution
+    queue: Distribution
+    transfer: Distribution
+
+
+class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cost of a collective that no rank delays.
+
+    `latency`: seconds per collective.
+    `per_byte`: additional seconds per byte.
+    """
+
+    latency: float
+    per_byte: float
+
+
+class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Horovod's own record (`HOROVOD_TIMELINE`) of one rank.
+
+    `path`: file.
+    `seconds`: duration.
+    `events`: number of events.
+    `truncated`: true if the file ends in the middle of an event.
+    `controller`: `mpi` or `gloo`.
+    `cycles`: cycles of the background thread.
+    `batches`: number of collectives.
+    `fused`: tensors per collective.
+    `cached`: share of requests that skipped negotiation.
+    `negotiation`, `queue`, `transfer`: times over all tensors.
+    `late`: for each rank, the share of negotiations that it joined last.
+    `tensors`: times per tensor.
+    `step`: time from the end of one training step's last collective to the end of the next step's.
+    `cost`: cost of the fastest collectives.
+    """
+
+    path: str
+    seconds: float
+    events: int
+    truncated: bool
+    controller: Controller | None
+    cycles: Cycles | None
+    batches: int
+    fused: Distribution
+    cached: float | None
+    negotiation: Distribution
+    queue: Distribution
+    transfer: Distribution
+    late: dict[str, float]
+    tensors: tuple[Tensor, ...]
+    step: Distribution | None = None
+    cost: TransferCost | None = None
+
+
+class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A report on the ranks of a job.
+
+    `machine`, `machine_name`: fingerprint and name of the machine on which the report was made.
+    `cores`: cores that the job could use, by host name.
+    `partial`: true if the observation ended early.
+    `ranks`: ranks of the job.
+    `timeline`: Horovod's own record; null without one.
+    `findings`: findings in order of cost.
+    `watching`: share of one CPU that the observation used.
+    """
+
+    schema: str
+    created: str
+    dltune: str
+    command: tuple[str, ...]
+    machine: str
+    machine_name: str
+    cores: dict[str, int]
+    partial: bool
+    ranks: tuple[Rank, ...]
+    timeline: Timeline | None
+    findings: tuple[Finding, ...]
+    watching: float | None = None
+
+
+def names(ranks: Sequence[Rank]) -> str:
+    """As sentences name them: "rank 0", "ranks 0, 1"."""
+    numbers = [str(rank.rank) for rank in ranks]
+    if len(numbers) > 6:
+        return f"{len(numbers)} ranks ({', '.join(numbers[:5])}, ...)"
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def _second(first: dict[str, Any]) -> dict[str, Any]:
+    """A report of the first schema, which had findings of its own kind."""
+    return finding.of_another_kind(first, title="told", fix="remedy")
+
+
+def check(report: Horovod) -> list[str]:
+    """All that cannot be in a report, one sentence each, the field's path first."""
+    return [
+        *(
+            fault
+            for here, rank in each("ranks", report.ranks)
+            for fault in _rank_faults(here, rank)
+        ),
+        *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
+        *finding.faults("findings", report.findings),
+    ]
+
+
+load = files.reader(Horovod, SCHEMA, check, {1: _second})
+
+
+def _rank_faults(here: str, rank: Rank) -> Iterator[str]:
+    yield from index(rank.size, "ranks").of(here, rank, "rank")
+    yield from index(rank.local_size, "local ranks").of(here, rank, "local_rank")
+    yield from AMOUNT.of(here, rank, "seconds", "cpu")
+    yield from one_of({t.tid for t in rank.threads}, "the tids of threads").of(
+        here, rank, "background"
+    )
+    used = ("cpu", "user", "system", "voluntary", "involuntary")
+    for at, thread in each(f"{here}.threads", rank.threads):
+        yield from AMOUNT.of(at, thread, *used)

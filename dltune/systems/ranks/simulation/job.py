@@ -1,0 +1,190 @@
+"""What is simulated: a training step on each rank, its cores, the network, Horovod's settings.
+
+All times are seconds, sizes bytes. Each rank has a background thread; ranks that share cores form a
+pool (a node, or a single rank that is bound to its own cores).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dltune.systems.ranks.simulation.network import Network
+from dltune.systems.ranks.simulation.quantiles import Quantiles, constant
+
+# Seconds a byte of putting a tensor together: TensorFlow took 0.1 to 0.23 ns for 4 to 25 MB, on one
+# core of an AVX-512 Xeon.
+JOIN = 0.2e-9
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a step's computing: `seconds` on `threads` cores that nobody else wants.
+
+    At its end `tensors` (indices) become ready. Phases follow one another; those at the beginning
+    hold what comes before the first gradient, and of the step before what no update is.
+    0 threads: a device computes, and the cores are free.
+    """
+
+    seconds: float
+    threads: float
+    tensors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a rank computes once all of `tensors` have been reduced, such as an optimizer's step for
+    a variable: `seconds` on `threads` cores, after its phases, one after another as they can."""
+
+    seconds: float
+    threads: float
+    tensors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """`ranks` processes that share `cores`."""
+
+    ranks: int
+    cores: float
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How much of a core the background thread wants while it waits for the other ranks, and while
+    it transfers. `wakes`: it sleeps while it waits, and must be woken."""
+
+    synchronizing: float
+    transferring: float
+    wakes: bool
+
+
+# Open MPI spins; gloo blocks until data come, and adds them up itself.
+MPI = Waiting(1.0, 1.0, wakes=False)
+GLOO = Waiting(0.0, 0.5, wakes=True)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A data-parallel training job.
+
+    `tensors`: bytes of each gradient, in the order of Horovod's response cache. `phases`: a step's
+    computing on each rank until its gradients are there, `updates` what waits for them; the next
+    step waits for all of these. `jitter`: the factor by which a rank's step is longer (1: exactly
+    so).
+    `input_seconds` on each of `input_threads` cores: reading the next batch, which begins when the
+    step does; the next step waits for it.
+    `wake`: by how much a sleeping background thread oversleeps while a core is free for it;
+    `wake_busy`: while none is (section 6.2.4: up to tens of milliseconds).
+    `answer`, `answer_busy`: how much later than an allreduce ended a rank's background thread is on
+    a core and sees it; drawn for the caches' and, unless `offloaded`, for each transfer's. None: as
+    long as it oversleeps where it must be woken, not at all where it spins.
+    `sync`: seconds of the caches' allreduce once the last rank has come (None: by the network).
+    `cycle_seconds`: the background thread's own work in a cycle. `request`: the coordinator's work
+    for one tensor of one rank that is not in the cache. `test`: that of asking whether a
+    non-blocking allreduce is done.
+    `offloaded`: a device transfers, and the background thread goes on meanwhile (NCCL).
+    """
+
+    ranks: int
+    pool: Pool
+    tensors: tuple[int, ...]
+    phases: tuple[Phase, ...]
+    network: Network
+    wake: Quantiles
+    wake_busy: Quantiles
+    cycle_time: float = 1e-3
+    fusion_threshold: int = 128 << 20
+    cache_capacity: int = 1024
+    answer: Quantiles | None = None
+    answer_busy: Quantiles | None = None
+    jitter: Quantiles = field(default_factory=lambda: constant(1.0))
+    input_seconds: float = 0.0
+    input_threads: float = 0.0
+    waiting: Waiting = MPI
+    offloaded: bool = False
+    sync: float | None = None
+    cycle_seconds: float = 20e-6
+    request: float = 2e-6
+    test: float = 2e-6
+    updates: tuple[Update, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        if self.ranks < 1 or self.pool.ranks < 1 or self.ranks % self.pool.ranks:
+            raise ValueError(f"{self.ranks} ranks do not fill pools of {self.pool.ranks}")
+        if self.pool.cores <= 0:
+            raise ValueError("a pool has cores")
+        placed = sorted(tensor for phase in self.phases for tensor in phase.tensors)
+        if placed != list(range(len(self.tensors))):
+            raise ValueError("each tensor becomes ready in one phase")
+        if not self.tensors:
+            raise ValueError("there is nothing to reduce")
+        if not self.phases or any(p.seconds < 0 or p.threads < 0 for p in self.phases):
+            raise ValueError("a phase takes no negative time or cores")
+        if any(
+            u.seconds < 0 or u.threads < 0 or not 0 < len(set(u.tensors)) == len(u.tensors)
+            for u in self.updates
+        ) or not {t for u in self.updates for t in u.tensors} <= set(placed):
+            raise ValueError("an update takes no negative time or cores, and waits for tensors")
+        if min(self.tensors) < 0 or self.fusion_threshold < 0 or self.cache_capacity < 0:
+            raise ValueError("sizes are not negative")
+        times = (self.cycle_time, self.input_seconds, self.cycle_seconds, self.request, self.test)
+        if min(times) < 0 or not all(map(math.isfinite, times)):
+            raise ValueError("times are finite and not negative")
+
+    @property
+    def answers(self) -> tuple[Quantiles, Quantiles] | None:
+        """`answer` and `answer_busy`; None where all see the end at once."""
+        if self.answer is None and self.answer_busy is None:
+            return (self.wake, self.wake_busy) if self.waiting.wakes else None
+        return self.answer or constant(0.0), self.answer_busy or constant(0.0)
+
+    @property
+    def synchronization(self) -> float:
+        """Seconds of the caches' allreduce once the last rank has come."""
+        return self.network.few_bytes(self.ranks) if self.sync is None else self.sync
+
+
+def cut(job: Job, pieces: Mapping[int, Sequence[int]]) -> Job:
+    """The same with some tensors in `pieces` of so many bytes: each a tensor of its own, put
+    together when all have come. They have the place of their tensor, so that those behind have
+    other numbers."""
+    if not pieces:
+        return job
+    sizes = [tuple(pieces.get(tensor, (size,))) for tensor, size in enumerate(job.tensors)]
+    ends = list(itertools.accumulate(map(len, sizes)))
+
+    def each(tensors: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(i for t in tensors for i in range(ends[t] - len(sizes[t]), ends[t]))
+
+    return replace(
+        job,
+        tensors=tuple(itertools.chain.from_iterable(sizes)),
+        phases=tuple(replace(phase, tensors=each(phase.tensors)) for phase in job.phases),
+        updates=(
+            *(replace(update, tensors=each(update.tensors)) for update in job.updates),
+            *(Update(JOIN * job.tensors[tensor], 1.0, each((tensor,))) for tensor in pieces),
+        ),
+    )
+
+
+def phases(
+    ready: Sequence[float], *, threads: float, before: float = 0.0, end: float | None = None
+) -> tuple[Phase, ...]:
+    """Phases from measured times: tensor i is ready `ready[i]` seconds after the step began.
+
+    `before`: seconds that come first, such as the optimizer's. `end`: when computing ends, if that
+    is after the last tensor. Tensors that are ready together share a phase.
+    """
+    found: list[Phase] = []
+    done = 0.0
+    for moment in sorted(set(ready)):
+        tensors = tuple(i for i, at in enumerate(ready) if at == moment)
+        found.append(Phase(max(0.0, moment - done) + (0.0 if found else before), threads, tensors))
+        done = moment
+    if end is not None and end > done:
+        found.append(Phase(end - done, threads))
+    return tuple(found)

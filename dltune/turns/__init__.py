@@ -1,0 +1,1 @@
+"""Jobs that take turns: what bench, tune and gate start, rotate and measure."""

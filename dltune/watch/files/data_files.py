@@ -1,0 +1,170 @@
+"""The data files of a process: what it has mapped, and what it has open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dltune.schemas.io import FileFormat, Storage
+from dltune.system.proc import descriptors, maps
+from dltune.system.proc.maps import Resident
+from dltune.watch.files import cached, formats, storage
+
+# bytes; a file of no known format is data from here on
+LARGE = 1 << 20
+# files of no known format in these places belong to programs
+_PROGRAMS = re.compile(
+    r"^/(usr|lib|lib64|bin|sbin|etc|proc|sys|dev(?!/shm/))/|/(site|dist)-packages/"
+)
+
+# device and inode: what the kernel knows a file by
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Addresses `start` to `end` show the file from `offset` on."""
+
+    key: Key
+    start: int
+    end: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A descriptor: its position, and whether it bypasses the page cache (O_DIRECT)."""
+
+    key: Key
+    descriptor: int
+    position: int
+    direct: bool
+
+
+@dataclass
+class Known:
+    """A data file, open here for as long as it is watched: a deleted one can still be looked at.
+
+    `last`: what was in the page cache at the last look, None where that is not told. `came`: bytes
+    that came into it from one look to the next, summed, as what is dropped may be read again;
+    `beside`: the same up to the last look that told what processes used of it too.
+    """
+
+    path: str
+    descriptor: int
+    format: FileFormat
+    size: int
+    storage: Storage
+    last: cached.Cached | None
+    came: int | None = field(init=False)
+    beside: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.came = self.beside = None if self.last is None else 0
+
+    def look(self) -> None:
+        before, self.last = self.last, cached.cached(self.descriptor)
+        if self.came is None or before is None or self.last is None:
+            self.came = None
+        else:
+            self.came += max(0, self.last.seen - before.seen)
+        self.size = os.fstat(self.descriptor).st_size
+
+
+class DataFiles:
+    """The data files of a job, found in the surveys of its processes."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Known] = {}
+        self._others: set[Key] = set()
+        self._mapped: dict[tuple[int, int, str], Key | None] = {}
+
+    def close(self) -> None:
+        for known in self.known.values():
+            os.close(known.descriptor)
+
+    def mappings(self, pid: int) -> tuple[Mapping, ...]:
+        """Of data files, in a process now. Raises OSError when it has ended, or may not be looked
+        into."""
+        areas = maps.mappings(pid)
+        programs = {area.inode for area in areas if area.executable}
+        return tuple(
+            Mapping(key, area.start, area.end, area.offset)
+            for area in areas
+            if area.inode not in programs and (key := self._key(pid, area)) is not None
+        )
+
+    def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]]:
+        """What of these mappings is in the page table. Raises OSError as above."""
+        keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
+        return [
+            (keys[place.start, place.offset], place)
+            for place in maps.resident(pid)
+            if (place.start, place.offset) in keys
+        ]
+
+    def opened(self, pid: int) -> Iterator[Opened]:
+        """Descriptors of data files. Raises OSError as above."""
+        for number, target, status in descriptors.plain_files(pid):
+            key = status.st_dev, status.st_ino
+            if key in self._others:
+                continue
+            if key not in self.known:
+                path = descriptors.target(pid, number)
+                if path is None or self._examined(pid, target, path, status) is None:
+                    continue
+            if position := descriptors.position(pid, number):
+                yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
+
+    def _key(self, pid: int, area: maps.Mapping) -> Key | None:
+        """Of a mapped file, when it is data. Its path is of the process's own root; it may have
+        been deleted, or another put in its place."""
+        file = area.device, area.inode, area.path
+        if file not in self._mapped:
+            self._mapped[file] = self._found(pid, area)
+        return self._mapped[file]
+
+    def _found(self, pid: int, area: maps.Mapping) -> Key | None:
+        place = f"/proc/{pid}/root{area.path}"
+        with contextlib.suppress(OSError):
+            status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
+            if status.st_ino == area.inode:
+                return self._examined(pid, place, area.path, status)
+        for _, target, status in descriptors.plain_files(pid):
+            if status.st_ino == area.inode:
+                return self._examined(pid, target, area.path, status)
+        return None
+
+    def _examined(self, pid: int, place: str, path: str, status: os.stat_result) -> Key | None:
+        """The key of the file at `place`, which a process knows as `path`, when it is data."""
+        key = status.st_dev, status.st_ino
+        if key in self.known:
+            return key
+        if key in self._others or not stat.S_ISREG(status.st_mode):
+            return None
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        path = path.removesuffix(" (deleted)")
+        known = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path, status.st_size)
+        if known is None or (
+            known == "other" and (status.st_size < LARGE or _PROGRAMS.search(path))
+        ):
+            os.close(descriptor)
+            self._others.add(key)
+            return None
+        self.known[key] = Known(
+            path=path,
+            descriptor=descriptor,
+            format=known,
+            size=status.st_size,
+            storage=storage.storage(Path(f"/proc/self/fd/{descriptor}"), shown=Path(path), pid=pid),
+            last=cached.cached(descriptor),
+        )
+        return key

@@ -1,0 +1,193 @@
+"""What a watch saw of each data file: bytes, faults, calls, the pattern of access."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from dltune.schemas import io
+from dltune.watch.files import pattern
+from dltune.watch.files.data_files import Key, Known
+from dltune.watch.files.faults import AROUND, PAGE
+from dltune.watch.files.watch import FileUse, Watch, WatchedProcess
+
+Users = list[tuple[WatchedProcess, FileUse]]
+
+# pieces of a file by which its faults are counted, and how many of them are told
+HOT_PIECES, HOT = 64, 8
+
+
+def data_files(watch: Watch) -> tuple[io.DataFile, ...]:
+    """Those with the most bytes first."""
+    uses: dict[Key, Users] = {}
+    for seen in watch.processes.values():
+        for key, use in seen.files.items():
+            uses.setdefault(key, []).append((seen, use))
+    copied = _copied(watch)
+    direct = _direct_bytes(watch, uses)
+    files = [
+        _file(watch, key, watch.files.known[key], users, copied.get(key), direct.get(key))
+        for key, users in uses.items()
+    ]
+    weight = {file.path: (file.storage_bytes or 0) + (file.asked or 0) for file in files}
+    return tuple(sorted(files, key=lambda file: (-weight[file.path], file.path)))
+
+
+def _file(
+    watch: Watch,
+    key: Key,
+    known: Known,
+    users: Users,
+    copied: int | None,
+    direct: int | None,
+) -> io.DataFile:
+    touched = sum(use.touched + _unsurveyed(seen, key) for seen, use in users)
+    is_mapped = any(use.mapped for _, use in users)
+    asked = (touched if is_mapped else 0) + (copied or 0)
+    came = known.came if direct is None else max(known.came or 0, direct)
+    sizes: Counter[int] = Counter()
+    for _, use in users:
+        for size, n in use.sizes.items():
+            sizes[1 << max(0, size - 1).bit_length()] += n
+    major, minor = _faults(watch, key)
+    by_process = watch.faults.processes.get(key, {})
+    pages = set().union(*by_process.values())
+    return io.DataFile(
+        path=known.path,
+        format=known.format,
+        size=known.size,
+        device=known.storage.device,
+        processes=tuple(sorted({seen.pid for seen, _ in users})),
+        mapped=max(use.mapped for _, use in users),
+        resident=sum(u.resident + _unsurveyed(s, key) for s, u in users) if is_mapped else None,
+        cached=known.last.now if known.last else None,
+        storage_bytes=came,
+        asked=asked or None,
+        amplification=_amplification(known, users, copied, direct),
+        advice=next((use.advice for _, use in users if use.advice), None),
+        direct=any(use.direct for _, use in users),
+        major=major,
+        minor=minor,
+        shared=sum(map(len, by_process.values())) / len(pages) if pages else None,
+        hot_size=-(-known.size // HOT_PIECES) or 1,
+        hot=_hot(watch.faults.pages.get(key, Counter()), known.size),
+        requests=tuple(io.Request(size, sizes[size]) for size in sorted(sizes)),
+        pattern=_pattern(watch, key, users),
+    )
+
+
+def _amplification(
+    known: Known, users: Users, copied: int | None, direct: int | None
+) -> float | None:
+    """Bytes from storage for each one used, both up to the last look that told of both."""
+    used = sum(use.touched for _, use in users if use.mapped) + (copied or 0)
+    if known.beside is None or not used:
+        return None
+    return max(direct or 0, known.beside) / used
+
+
+def _unsurveyed(seen: WatchedProcess, key: Key) -> int:
+    """Bytes that a process touched after the last survey of its mappings: the largest one's."""
+    sizes = {of: use.mapped for of, use in seen.files.items() if use.mapped}
+    largest = max(sizes, key=lambda of: sizes[of], default=None)
+    return max(0, seen.rss_file - seen.rss_surveyed) if key == largest else 0
+
+
+def _hot(pages: Counter[int], size: int) -> tuple[tuple[int, int], ...]:
+    piece = -(-size // HOT_PIECES) or 1
+    found: Counter[int] = Counter()
+    for page, n in pages.items():
+        found[page * PAGE // piece * piece] += n
+    return tuple(found.most_common(HOT))
+
+
+def _faults(watch: Watch, key: Key) -> tuple[int | None, int | None]:
+    """Major and minor faults on a file: each thread's counts of the whole time, by the share that
+    the file has of those in its bursts."""
+    if not watch.faults.threads:
+        return None, None
+    major = minor = 0.0
+    for seen in watch.processes.values():
+        for (tid, _), thread in seen.threads.items():
+            sampled = watch.faults.threads.get((seen.pid, tid))
+            if sampled is None or key not in sampled.files:
+                continue
+            of_file, used = sampled.files[key], thread.used.stat
+            if sampled.major:
+                major += used.major * of_file.major / sampled.major
+            if sampled.minor:
+                minor += used.minor * of_file.minor / sampled.minor
+    return round(major), round(minor)
+
+
+def _copied(watch: Watch) -> dict[Key, int]:
+    """Bytes that read calls copied out of each file.
+
+    Calls that move a descriptor's position are told by it. Those with an offset of their own are
+    what a process's count leaves, shared among the files whose calls were seen waiting by the bytes
+    that were seen; a process whose calls nobody saw is left out.
+    """
+    found: Counter[Key] = Counter()
+    for seen in watch.processes.values():
+        moved = {key: use.progress for key, use in seen.files.items() if use.progress}
+        found.update(moved)
+        if (reads := seen.reads) is None:
+            continue
+        left = reads.copied - sum(moved.values())
+        seen_bytes = {
+            key: sum(size * n for size, n in use.sizes.items())
+            for key, use in seen.files.items()
+            if use.sizes and not use.progress
+        }
+        total = sum(seen_bytes.values())
+        if left > 0 and total:
+            for key, size in seen_bytes.items():
+                found[key] += round(left * size / total)
+    return found
+
+
+def _direct_bytes(watch: Watch, uses: Mapping[Key, Users]) -> dict[Key, int]:
+    """Bytes read past the page cache: what processes read from storage beyond what came into the
+    cache, when there is one such file."""
+    keys = [key for key, users in uses.items() if any(use.direct for _, use in users)]
+    if len(keys) != 1:
+        return {}
+    total = sum(reads.storage for seen in watch.processes.values() if (reads := seen.reads))
+    total -= sum(known.came or 0 for known in watch.files.known.values())
+    return {keys[0]: total} if total > 0 else {}
+
+
+def _pattern(watch: Watch, key: Key, users: Users) -> io.Pattern:
+    """Of each thread by the best source that it has; the pattern with the most offsets wins."""
+    votes: list[tuple[io.Source, pattern.Pattern, int]] = []
+    for sampled in watch.faults.threads.values():
+        if key in sampled.files:
+            bursts = sampled.files[key].series
+            offsets = sum(map(len, bursts))
+            votes.append(("faults", pattern.classify(bursts, AROUND), offsets))
+    if not any(found.kind != "unknown" for _, found, _ in votes):
+        for _, use in users:
+            for tid, calls in use.calls.items():
+                first, last = use.copied.get(tid, (0, 0))
+                read = last - first if last > first else None
+                votes.append(("calls", pattern.classify_sampled(calls, read), len(calls)))
+    if not any(found.kind != "unknown" for _, found, _ in votes):
+        for seen, use in users:
+            reads = seen.reads
+            read = reads.copied if reads else None
+            for positions in use.positions.values():
+                series = [(position, 1) for position in positions]
+                found = pattern.classify_sampled(series, read)
+                votes.append(("positions", found, len(series)))
+    known = [vote for vote in votes if vote[1].kind != "unknown"]
+    offsets = sum(n for _, _, n in votes)
+    if not known:
+        return io.Pattern("unknown", None, offsets, None, None, 0.0)
+    weights: Counter[io.PatternKind] = Counter()
+    for _, found, n in known:
+        weights[found.kind] += n
+    kind, weight = weights.most_common(1)[0]
+    source, best, _ = max((v for v in known if v[1].kind == kind), key=lambda vote: vote[2])
+    stride = best.stride if kind in ("strided", "mixed") else None
+    share = weight / max(1, offsets)
+    return io.Pattern(kind, source, offsets, stride, best.run, share)

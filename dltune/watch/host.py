@@ -1,0 +1,130 @@
+"""What goes on beside a job: other processes, the hypervisor, its control groups, memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from dltune.schemas.observation import Host, Neighbour
+from dltune.system import cgroups, cpulist, topology
+from dltune.system.proc import process
+from dltune.system.proc.entry import text
+from dltune.system.proc.stat import (
+    TICK,
+    Stat,
+    busy,
+    stolen,
+)
+from dltune.system.proc.tree import processes
+
+# the parent of the kernel's own threads, which work for the job as well as for others
+KERNEL = 2
+# the namespace of pids that the kernel begins with (PROC_PID_INIT_INO)
+_FIRST_PIDS = 0xEFFFFFFC
+# processes are named that have at least so much of a core
+NAMED, MOST_NAMED = 0.05, 3
+
+
+class HostWatch:
+    """Counts now, against those when this was begun."""
+
+    def __init__(self, pid: int) -> None:
+        """`pid`: a process of the job, in whose control groups it runs."""
+        self._pid = pid
+        self._survey = topology.survey()
+        self._since = time.monotonic()
+        self._processes = processes()
+        self._stolen, self._busy = stolen(), busy()
+        self._throttled = cgroups.throttled(pid)
+        self._reclaims = cgroups.reclaims(pid)
+        self._limits = cgroups.limits(pid=pid)
+
+    def _used(self, pid: int, now: Stat, *, children: bool = False) -> float:
+        """CPU seconds of a process since the watch began; `children`: and of those of its children
+        that have ended."""
+
+        def seconds(one: Stat) -> float:
+            return one.user + one.kernel + (one.children_cpu if children else 0.0)
+
+        first = self._processes.get(pid)
+        began = seconds(first) if first and first.started == now.started else 0.0
+        return seconds(now) - began
+
+    def figures(self, job: Collection[int], own: Collection[int], allowed: Collection[int]) -> Host:
+        """`job`: processes of the job; `own`: those that watch it; `allowed`: CPUs that the job may
+        run on."""
+        seconds = max(time.monotonic() - self._since, TICK)
+        there = processes()
+        used = {
+            pid: self._used(pid, now)
+            for pid, now in there.items()
+            if pid not in job and pid not in own and now.parent != KERNEL
+        }
+        cores = {pid: max(0.0, cpu) / seconds for pid, cpu in used.items()}
+        busiest = sorted(cores, key=lambda pid: -cores[pid])[:MOST_NAMED]
+        could = self._survey.mask | (self._survey.cpuset or frozenset()) - _isolated()
+        # what ran on the job's CPUs, and was neither its nor ours
+        now = busy()
+        on_its = sum(
+            now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in now.keys() & (allowed or now)
+        )
+        mine = {*job, *own} & there.keys()
+        its = sum(self._used(pid, there[pid], children=True) for pid in mine)
+        others = max(0.0, on_its - its) / seconds
+        if _sees_all():
+            others = min(others, sum(cores.values()))
+        throttled = None
+        now_throttled = cgroups.throttled(self._pid)
+        if self._throttled is not None and now_throttled is not None:
+            # of the time that was the job's on its CPUs: idle ones do not stand still
+            stood = max(0.0, now_throttled - self._throttled)
+            ran = sum(self._used(pid, now) for pid, now in there.items() if pid in job)
+            throttled = stood / (stood + ran) if stood else 0.0
+        return Host(
+            cpus=tuple(sorted(could)),
+            online=os.cpu_count() or len(could),
+            quota=self._limits.quota,
+            throttled=throttled,
+            others=others,
+            neighbours=tuple(
+                Neighbour(pid, process.command(pid) or "kernel thread", cores[pid])
+                for pid in busiest
+                if cores[pid] >= NAMED
+            ),
+            stolen=max(0.0, stolen() - self._stolen) / seconds,
+            memory_limit=self._limits.memory,
+            reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
+            available=_available(),
+            hyperthreads=tuple(
+                sorted(
+                    tuple(sorted(core & could))
+                    for core in self._survey.host_cores
+                    if len(core & could) > 1
+                )
+            ),
+        )
+
+
+def _isolated() -> frozenset[int]:
+    """CPUs that the kernel was told to give to nobody who does not ask for them (isolcpus)."""
+    return cpulist.read(Path("/sys/devices/system/cpu/isolated"))
+
+
+def _sees_all() -> bool:
+    """Whether all processes of the machine can be seen: not so in a container, nor where those of
+    other users are hidden (proc's hidepid)."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino == _FIRST_PIDS and bool(
+            text(Path("/proc/1/stat"))
+        )
+    except OSError:
+        return False
+
+
+def _available() -> int:
+    for line in text(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,119 @@
+"""What is done in the Python of a job that imports PyTorch: with packages of that name that are
+none."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import dltune
+from dltune.job import messages
+from dltune.job.launch import Job
+from dltune.systems.parallelism import model as parallelism
+
+INJECT = Path(dltune.__file__).parent / "pytorch" / "inject"
+
+FAKE = """
+from . import optim, version
+
+__version__ = {version!r}
+
+
+def compiled_with_cxx11_abi():
+    return True
+"""
+OPTIM = "from . import optimizer\ndel optimizer\n"  # as PyTorch's own
+OPTIMIZER = """
+hooks = []
+
+
+def register_optimizer_step_pre_hook(hook):
+    hooks.append(hook)
+
+
+def step():
+    for hook in hooks:
+        assert hook(None, (), {}) is None
+"""
+STEPS = "import torch; from torch.optim.optimizer import step; step(); step()"
+
+
+def package(folder: Path, version: str = "2.99.0", optimizer: str = OPTIMIZER) -> Path:
+    """A package `torch` without libraries."""
+    (folder / "torch" / "optim").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").write_text(FAKE.format(version=version))
+    (folder / "torch" / "version.py").write_text("git_version = 'abc'\n")
+    (folder / "torch" / "optim" / "__init__.py").write_text(OPTIM)
+    (folder / "torch" / "optim" / "optimizer.py").write_text(optimizer)
+    return folder
+
+
+def told(packages: Path, code: str) -> list[messages.Message]:
+    paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {"PYTHONPATH": os.pathsep.join(paths)}
+    with Job([sys.executable, "-c", code], environment=environment, stdout=2) as job:
+        heard = [event.message for event in job.events(1.0) if event]
+        assert job.exit_code == 0
+    assert isinstance(heard[0], messages.Python)
+    return heard[1:]
+
+
+def test_nothing_but_the_standard_library_is_imported() -> None:
+    """And PyTorch where a function is called that has it already."""
+    files = list(INJECT.glob("*.py"))
+    shared = {file.stem for file in parallelism.INJECTED.glob("*.py")}
+    ours = {"_dltune_report", *shared, *(file.stem for file in files)}
+    for file in files:
+        tree = ast.parse(file.read_text())
+        within = {
+            node
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            for name in names:
+                known = sys.stdlib_module_names | ours | ({"torch"} if node in within else set())
+                assert name.partition(".")[0] in known, name
+
+
+def test_who_only_imports_it_is_left_alone(tmp_path: Path) -> None:
+    assert told(package(tmp_path), "import torch; print(torch.__version__)") == []
+
+
+def test_the_first_step_of_an_optimizer_is_where_the_plugin_comes(tmp_path: Path) -> None:
+    (failed,) = told(package(tmp_path), STEPS)
+    assert isinstance(failed, messages.Failed)
+    assert (failed.framework, failed.version) == ("pytorch", "2.99.0")
+    assert "not an official Linux wheel: " in failed.reason
+    assert failed.reason.endswith("libtorch_cpu.so is missing")
+
+
+def test_who_asks_first_whether_it_is_there(tmp_path: Path) -> None:
+    asked = "import importlib.util; assert importlib.util.find_spec('torch')"
+    (failed,) = told(package(tmp_path), f"{asked}; {STEPS}")
+    assert isinstance(failed, messages.Failed)
+
+
+def test_a_pytorch_that_is_too_old(tmp_path: Path) -> None:
+    (failed,) = told(package(tmp_path, "2.5.1+cpu"), STEPS)
+    assert isinstance(failed, messages.Failed)
+    assert failed.reason == "PyTorch 2.5.1+cpu is too old: dltune needs 2.6 or newer"
+
+
+@pytest.mark.parametrize("optimizer", ["def step(): pass", "raise ImportError('broken')"])
+def test_a_package_that_is_something_else_is_imported_as_ever(
+    tmp_path: Path, optimizer: str
+) -> None:
+    code = "import contextlib\nwith contextlib.suppress(ImportError): import torch"
+    assert told(package(tmp_path, optimizer=optimizer), code) == []

@@ -1,0 +1,162 @@
+"""Tables of documents: that all of a document is in them, and how they are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from any_document import content, documents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dltune.base.errors import UsageError
+from dltune.report.frames.reading import History
+from dltune.report.frames.table import (
+    DOCUMENT,
+    Table,
+    named,
+    names,
+    tables,
+)
+from dltune.schemas.bench import Bench, Ratio
+from dltune.schemas.diagnosis import Diagnosis
+from dltune.schemas.gate import Baseline, Result
+from dltune.schemas.graph import Graph
+from dltune.schemas.io import Io
+from dltune.schemas.machine import Machine
+from dltune.schemas.profile import Profile
+from dltune.schemas.roofs import Roofs
+from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.sections.threads import Threads
+from dltune.schemas.tune import Tune
+from dltune.systems.lmdb.section import IoPlan
+from dltune.systems.ranks.allreduce.section import AllreducePlan
+from dltune.systems.ranks.schemas.horovod import Horovod
+from dltune.systems.transfers.section import Transfers
+
+
+class Numbered(msgspec.Struct):
+    many: tuple[float, ...]
+    one: int
+
+
+class Chosen(msgspec.Struct):
+    choices: tuple[Choice, ...]
+    limits: Ratio | None
+
+
+class Sections(msgspec.Struct):
+    sections: dict[str, Any]
+
+
+# a plan's sections are what their planners make them: below
+SECTIONS = (Threads, Transfers, IoPlan, AllreducePlan, SettingsPlan)
+KINDS = (
+    *(
+        Baseline,
+        Bench,
+        Diagnosis,
+        Graph,
+        History,
+        Horovod,
+        Io,
+        Machine,
+        Profile,
+        Result,
+        Roofs,
+        Tune,
+    ),
+    *SECTIONS,
+)
+
+
+def own(table: Table) -> slice:
+    """The columns that do not tell where a row stands; an entry's key in a dictionary does not."""
+    if table.path == DOCUMENT:
+        return slice(None)
+    at = [column.name for column in table.columns].index(table.path.rpartition(".")[2])
+    return slice(at if table.columns[at].kind == "str" else at + 1, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_all_of_a_document_is_in_its_tables_once(kind, data):
+    document = data.draw(documents(kind))
+    told: Counter[Any] = Counter()
+    for table in tables(document).values():
+        for row in table.rows():
+            assert len(row) == len(table.columns)
+            told.update(map(repr, content(tuple(row[own(table)]))))
+    assert told == Counter(map(repr, content(document)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_cells_are_of_their_columns_kinds_and_columns_have_names_of_their_own(kind, data):
+    for table in tables(data.draw(documents(kind))).values():
+        assert len({column.name for column in table.columns}) == len(table.columns)
+        for row in table.rows():
+            for cell, column in zip(row, table.columns, strict=True):
+                assert type(cell).__name__ == column.kind or (cell is None and column.optional)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_each_table_is_found_by_the_name_that_is_told(kind, data):
+    found = tables(data.draw(documents(kind)))
+    told = names(found)
+    assert len(set(told)) == len(found)
+    for name, path in zip(told, found, strict=True):
+        assert named(found, name).path == named(found, path).path == path
+
+
+def test_rows_tell_where_they_stand():
+    from examples import searched
+
+    found = tables(searched())
+    ratios = found["trials.ratios"]
+    assert [c.name for c in ratios.columns] == ["trials", "trials.candidate", "ratios", "value"]
+    assert list(ratios.rows()) == [
+        (0, "batch_norm=fused", 0, 0.75),
+        (0, "batch_norm=fused", 1, 0.5),
+    ]
+    assert [row[1] for row in found["trials"].rows()] == [
+        "batch_norm=fused",
+        "batch_norm=fused, onednn_primitives=kept",
+    ]
+
+
+def test_sections_of_different_types_are_told_by_what_is_there():
+    choices = Choice("allocator", "tcmalloc"), Choice("xla", "auto")
+    found = tables(Sections({"a": Numbered((0.5, 0.25), 7), "b": Chosen(choices, None)}))
+    assert list(found) == [DOCUMENT, "sections.a.many"]
+    heads = [column.name.removeprefix("sections.") for column in found[DOCUMENT].columns]
+    limits = [f"b.limits.{name}" for name in ("median", "low", "high", "confidence", "rounds")]
+    assert heads == ["a.one", "b.choices", *limits]
+    assert list(found[DOCUMENT].rows()) == [(7, "allocator=tcmalloc, xla=auto", *[None] * 5)]
+    assert list(found["sections.a.many"].rows()) == [(0, 0.5), (1, 0.25)]
+    assert named(found, "many").path == "sections.a.many"
+
+
+def test_a_name_that_no_table_has_or_several_have():
+    found = {path: Table(path, (), lambda: iter(())) for path in ("a.x", "b.x", "b.y", "x.z")}
+    assert names(found) == ["a.x", "b.x", "y", "z"]
+    with pytest.raises(UsageError, match="there is no table 'w'") as none:
+        named(found, "w")
+    assert none.value.remedy == "name one of: a.x, b.x, y, z"
+    with pytest.raises(UsageError, match="several tables end in 'x'"):
+        named(found, "x")
+
+
+def test_what_the_document_is_of_goes_before_what_stands_beside_it():
+    paths = ("steps.nodes", "peers.nodes", "peers", "peers.others")
+    found = {path: Table(path, (), lambda: iter(())) for path in paths}
+    assert names(found) == ["nodes", "peers.nodes", "peers", "peers.others"]
+    assert named(found, "nodes").path == "steps.nodes"
+    assert named(found, "peers.nodes").path == "peers.nodes"
+    assert named(found, "others").path == "peers.others"

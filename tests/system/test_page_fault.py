@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from dltune.system import pages
+
+
+def test_a_fault_takes_some_time() -> None:
+    assert pages.fault_seconds() > 0
+
+
+@pytest.mark.parametrize("interrupted", range(2 * pages.TURNS))
+def test_other_work_in_one_of_the_turns_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, interrupted: int
+) -> None:
+    """In the first writes or in the second ones of a turn, whichever they are."""
+    touches = itertools.count()
+
+    def touch(_: object) -> float:
+        number = next(touches)
+        return (number == interrupted) + (2e-3, 1e-3)[number % 2]
+
+    monkeypatch.setattr(pages, "_touch", touch)
+    assert pages.fault_seconds() == pytest.approx(1e-3 / pages.PAGES)
+
+
+def test_every_page_faults_once() -> None:
+    """What is timed is faults: as many as pages were touched, by the kernel's own account."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    pages.fault_seconds()
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+    assert faults >= pages.PAGES * pages.TURNS

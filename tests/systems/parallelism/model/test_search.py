@@ -1,0 +1,164 @@
+"""The search over strategies: the same wherever its chains walk."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dltune.base.errors import UsageError
+from dltune.systems.parallelism.model import baselines, exact
+from dltune.systems.parallelism.model.clusters import p100
+from dltune.systems.parallelism.model.configurations import mesh, soap
+from dltune.systems.parallelism.model.costs import roofline
+from dltune.systems.parallelism.model.engine import Chain, Engine
+from dltune.systems.parallelism.model.problem import Problem, problem
+from dltune.systems.parallelism.model.search import Found, search
+from dltune.systems.parallelism.model.workers import workers
+from dltune.systems.parallelism.networks.operators import NETWORKS
+
+
+@pytest.fixture(scope="module")
+def lenet() -> Problem:
+    return problem(NETWORKS["LeNet"](), p100(4), soap, roofline)
+
+
+def searched(problem: Problem, processes: int = 1, scheduler: str | None = None) -> Found:
+    starts = {"data parallel": baselines.data_parallel(problem), "one": baselines.single(problem)}
+    with workers(Engine(problem), processes, scheduler) as those:
+        return search(problem, starts, those, seed=7, proposals=3_000)
+
+
+@pytest.fixture(scope="module")
+def alone(lenet: Problem) -> Found:
+    return searched(lenet)
+
+
+def test_what_it_says_is_what_the_simulation_says(lenet: Problem, alone: Found) -> None:
+    engine = Engine(lenet)
+    assert engine.simulate(alone.strategy) == alone.time
+    for strategy, time in alone.starts.values():
+        assert engine.simulate(strategy) == time
+        assert alone.time <= time
+    assert 2_000 < alone.proposals <= 3_000
+    assert alone.settled
+    for operator, catalog in enumerate(lenet.catalogs):
+        for choice in range(len(catalog)):
+            other = (*alone.strategy[:operator], choice, *alone.strategy[operator + 1 :])
+            assert engine.simulate(other) >= alone.time
+
+
+def test_the_same_on_several_processes(lenet: Problem, alone: Found) -> None:
+    for processes in (2, 8):
+        theirs = searched(lenet, processes)
+        assert (theirs.strategy, theirs.time) == (alone.strategy, alone.time)
+
+
+@pytest.fixture
+def scheduler() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_rates_in_the_wrong_unit_are_refused() -> None:
+    """As in Tera and Giga: nanoseconds would not fit into 64 bits."""
+    good = p100(4)
+    kinds = tuple(msgspec.structs.replace(kind, flops=0.1, bandwidth=0.1) for kind in good.kinds)
+    with pytest.raises(UsageError, match="s on a 'P100'"):
+        problem(NETWORKS["LeNet"](), msgspec.structs.replace(good, kinds=kinds), soap, roofline)
+
+
+def test_the_same_on_a_cluster(lenet: Problem, alone: Found, scheduler: str) -> None:
+    theirs = searched(lenet, scheduler=scheduler)
+    assert (theirs.strategy, theirs.time) == (alone.strategy, alone.time)
+
+
+def test_a_scheduler_that_does_not_answer(lenet: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("dltune.systems.parallelism.model.workers.PATIENCE", 0.5)
+    with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1:9 does not answer"):
+        searched(lenet, scheduler="tcp://127.0.0.1:9")
+
+
+def test_seconds_are_kept(lenet: Problem) -> None:
+    starts = {"data parallel": baselines.data_parallel(lenet)}
+    with workers(Engine(lenet), 1, None) as those:
+        found = search(lenet, starts, those, seed=1, seconds=0.5)
+    assert found.time < found.starts["data parallel"][1]
+
+
+def test_what_people_do() -> None:
+    space = functools.partial(soap, hosts=2)
+    recurrent = problem(NETWORKS["RNNLM"](), p100(8), space, roofline)
+    by_layer = {
+        operator.block: set(catalog[at].devices(8))
+        for operator, catalog, at in zip(
+            recurrent.graph.operators,
+            recurrent.catalogs,
+            baselines.expert(recurrent),
+            strict=True,
+        )
+    }
+    # one device of each of two hosts, and neighbouring layers on others
+    assert all(len(devices) == 2 for name, devices in by_layer.items() if name)
+    layers = [devices for name, devices in by_layer.items() if name]
+    assert all(a.isdisjoint(b) for a, b in itertools.pairwise(layers))
+    convolutions = problem(NETWORKS["AlexNet"](), p100(4), soap, roofline)
+    chosen = baselines.expert(convolutions)
+    of = [catalog[at] for catalog, at in zip(convolutions.catalogs, chosen, strict=True)]
+    assert of[1].degrees[0] == 4
+    assert of[-1].degrees[:2] == (1, 4)
+
+
+def test_on_a_mesh_nothing_is_on_fewer_devices() -> None:
+    meshed = problem(
+        NETWORKS["LeNet"](), p100(4), lambda operator, _: mesh(operator, (2, 2)), roofline
+    )
+    for strategy in (baselines.data_parallel(meshed), baselines.single(meshed)):
+        assert all(
+            sorted(catalog[at].devices(4)) == [0, 1, 2, 3]
+            for catalog, at in zip(meshed.catalogs, strategy, strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(2), pytest.param(range(20), marks=pytest.mark.proof)], ids=["some", "twenty"]
+)
+@pytest.mark.parametrize("name", ["LeNet", "RNNLM"])
+def test_every_start_reaches_the_proven_optimum(name: str, seeds: range) -> None:
+    """Section 8.4's cases, on four devices."""
+    graph = NETWORKS["RNNLM"](steps=2) if name == "RNNLM" else NETWORKS[name]()
+    posed = problem(graph, p100(4), soap, roofline)
+    proven = exact.optimum(posed, baselines.data_parallel(posed), 60.0)
+    assert proven.proven
+    engine = Engine(posed)
+    for seed in seeds:
+        starts = (
+            baselines.data_parallel(posed),
+            baselines.single(posed),
+            baselines.expert(posed),
+            baselines.random(posed, seed),
+        )
+        for start in starts:
+            walk = engine.walk(start, Chain(seed, temperature=0.02, proposals=20_000))
+            assert walk.best_time == proven.time
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "LeNet"])
+def test_no_neighbour_is_shorter(name: str, devices: int) -> None:
+    """Section 8.4: the six networks, all neighbours of the strategy."""
+    hosts = -(-devices // 4)
+    posed = problem(NETWORKS[name](), p100(devices), functools.partial(soap, hosts=hosts), roofline)
+    starts = {"data parallel": baselines.data_parallel(posed)}
+    with workers(Engine(posed), 1, None) as those:
+        found = search(posed, starts, those, seed=1, proposals=300_000)
+    assert found.settled
+    assert found.time <= found.starts["data parallel"][1]
