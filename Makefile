@@ -72,8 +72,8 @@ $(VENV)/.demo-%: pyproject.toml
 
 horovod: $(VENV)/.horovod
 
-$(VENV)/.horovod: scripts/build_horovod.py $(VENV)/.installed
-	@$(VENV)/bin/python scripts/build_horovod.py
+$(VENV)/.horovod: scripts/release/build_horovod.py $(VENV)/.installed
+	@$(VENV)/bin/python scripts/release/build_horovod.py
 	@touch $@
 
 # another environment than dltune's own, with another TensorFlow, for the tests
@@ -119,7 +119,7 @@ test: lint $(TF216) $(TORCH) horovod
 	$(VENV)/bin/pytest -n 3 --dist loadfile
 
 proof: $(TF216) $(TORCH) horovod
-	$(VENV)/bin/python scripts/prove.py
+	$(VENV)/bin/python scripts/release/prove.py
 
 # the reference is generated first; a broken link or a page that is not in the navigation fails
 docs: venv

@@ -12,11 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from core_quotas import ROOT, core_quotas
-from slow_store import mounted
-
 from dltune.native.build import cache_folder
 from symptoms import Setting
+
+sys.path.append(str(Path(__file__).parents[1] / "bench"))
+
+from core_quotas import ROOT, core_quotas
+from slow_store import mounted
 
 RECORD, RECORDS = 128 * 128 * 3, 20_000
 ROWS, COLUMNS = 131_072, 4096  # of float32: 2 GB

@@ -17,7 +17,7 @@ from dltune.schemas import gate as doc
 pytestmark = pytest.mark.tensorflow
 
 JOBS = Path(__file__).parents[1] / "jobs"
-SCRIPTS = JOBS.parent.parent / "scripts"
+EXAMPLES = JOBS.parent.parent / "scripts" / "examples"
 CONFIG = """
 rounds_per_launch = 2
 seconds_per_turn = 0.05
@@ -150,7 +150,7 @@ def test_an_op_that_a_pytorch_job_got_is_named(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     project = tmp_path / "project"
     project.mkdir()
-    job = (SCRIPTS / "train_torch_mlp.py").read_text()
+    job = (EXAMPLES / "train_torch_mlp.py").read_text()
     (project / "train.py").write_text(job)
     (project / "gate.toml").write_text(
         "rounds_per_launch = 2\nconfidence = 0.5\nbudget = 400\n"

@@ -17,7 +17,7 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.system import topology
 
-sys.path.append(str(ROOT / "scripts"))
+sys.path.append(str(ROOT / "scripts" / "bench"))
 from bench_torch_programs import PROGRAMS, command
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]

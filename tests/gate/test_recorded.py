@@ -1,6 +1,6 @@
 """False alarms and misses on recorded steps of a real training job, on a noisy machine.
 
-docs/research/benchmarks/gate.md has the figures of `python scripts/gate_power.py`, from more
+docs/research/benchmarks/gate.md has the figures of `python scripts/release/gate_power.py`, from more
 trials.
 """
 

@@ -22,7 +22,7 @@ from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
-RANKS = Path(__file__).parents[2] / "scripts" / "sim_horovod.py"
+RANKS = Path(__file__).parents[2] / "scripts" / "research" / "sim_horovod.py"
 THREADS = (
     "from slice join thread_track on track_id = thread_track.id "
     "join thread using (utid) join process using (upid)"

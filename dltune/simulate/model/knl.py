@@ -10,7 +10,7 @@ from dltune.simulate.model.curve import Case, Curve
 
 NAME = "Intel Xeon Phi 7250"
 
-# Table II (scripts/fit_knl.py): how the cost of a thread grows with an op's work
+# Table II (scripts/research/fit_knl.py): how the cost of a thread grows with an op's work
 GROWTH = 0.3
 # Table I: four ops of 68 threads at once take 3048 ms where one at a time takes 1382 ms
 OVERSUBSCRIPTION = (3048 / 1382 - 1) / 3
@@ -33,7 +33,7 @@ class Family:
         return min(own, self.milliseconds(work * 1e3, 1)) / 1e3
 
 
-# Table II (scripts/fit_knl.py); the other families take Conv2D's
+# Table II (scripts/research/fit_knl.py); the other families take Conv2D's
 CONV2D = Family(serial=0.00029, spawn=0.01390)
 FAMILIES = {
     "Conv2DBackpropFilter": Family(serial=0.01104, spawn=0.02107),
@@ -54,7 +54,7 @@ CONTROLLED = frozenset(
 )
 
 # Seconds on a core of the paper's machine per second on the core that was profiled, by family
-# (None: all others). Fitted to ResNet-50 by scripts/sim_knl.py --fit, profiled on an AMD EPYC.
+# (None: all others). Fitted to ResNet-50 by scripts/research/sim_knl.py --fit, profiled on an AMD EPYC.
 SLOWNESS: dict[str | None, float] = {
     "Conv2D": 5.71,
     "Conv2DBackpropFilter": 5.08,
