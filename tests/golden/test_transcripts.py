@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dltune.documents import profile
-from dltune.machine import topology
+from dltune.schemas import profile
+from dltune.system import topology
 from transcripts import HERE, commands, rerun
 
 TRANSCRIPTS = sorted(HERE.glob("*.txt"))
