@@ -1,1 +1,1 @@
-"""One folder for each planner."""
+"""Plans, the interface of planners, and one folder for each planner of core."""

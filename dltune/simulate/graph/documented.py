@@ -24,7 +24,7 @@ from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
 
 
 def graph(found: Graph) -> StepGraph:
-    """`found` is without fault, as `documents.graph.load` makes sure."""
+    """`found` is without fault, as `schemas.graph.load` makes sure."""
     nodes, tensors = found.nodes, found.tensors
     return StepGraph(
         names=[node.name for node in nodes],

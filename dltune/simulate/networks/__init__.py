@@ -1,1 +1,1 @@
-"""Published networks by code: as layers, and as operators."""
+"""Published networks by code, as layers."""

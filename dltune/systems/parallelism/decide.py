@@ -38,7 +38,7 @@ BUDGET = 30.0  # seconds of search, where nothing else ends it
 # seconds that the bound may take beside the search
 BOUND_SECONDS = 10.0
 NANOSECONDS = 1e9
-# as `pytorch/inject/_dltune_torch_distribution.py` divides them
+# as `inject/_dltune_torch_distribution.py` divides them
 _LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
 
 

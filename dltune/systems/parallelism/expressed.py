@@ -11,7 +11,7 @@ _REMEDY = "plan with --for keras, --for jax or --for torch"
 
 
 def expressed(section: Parallelism) -> dict[str, Any]:
-    """What `parallelism/inject/_dltune_layouts.py` reads.
+    """What `inject/_dltune_layouts.py` reads.
 
     Raises UsageError where operators stand on blocks of devices, or share weights that they divide
     differently.

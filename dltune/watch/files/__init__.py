@@ -1,8 +1,8 @@
-"""Why reading the data is slow: a running job looked at from outside, or a file read in every way.
+"""Causes of slow reading in a running job, observed from outside.
 
     watch        a job's processes for a time: what they read, how, and what they waited for
-      processes    the process tree, and the kernel's counts of each process and thread
-      data_files   files that are mapped or open and hold data; their formats
+      data_files   files that are mapped or open and hold data
+      formats      the format of a data file, by its first bytes
       cached       how much of a file is in the page cache, and how it is dropped
       calls        threads that wait for storage, and the call or fault they wait in
       faults       page faults by file and offset
@@ -10,9 +10,8 @@
       storage      the file system and device below a file
       pressure     the kernel's own account of waiting (PSI)
       lines        the Python that waits
-      pace         looking so seldom that the job does not feel it
-    experiments/ a file read cold by strided readers, by blocks, in shuffled order
     document     what was seen, with what dltune/findings makes of it
+    view         the document as people see it
 
 The kernel's files under /proc need no privilege for one's own processes. What is denied, or known
 to lie, is said in `unseen`, and what can be seen otherwise stands.

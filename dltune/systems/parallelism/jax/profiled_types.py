@@ -1,7 +1,7 @@
 """Operators of profiled TensorFlow steps, as what JAX computes in their place.
 
 A profile's operator begins with an op, and has the kinds of ops that follow, in no order
-(`parallelism/profiled.py`). What works number by number is one pass, as XLA makes one of it: the
+(`model/profiled.py`). What works number by number is one pass, as XLA makes one of it: the
 function that takes the longest stands for all. Ops that only move numbers are none, nor are
 metrics, for which no gradient waits. What is not in these lists is left as it is, and refused where
 operators are timed.

@@ -10,7 +10,7 @@ namespace dltune::parallelism {
 
 constexpr int kDimensions = 4;
 
-// As documents/operators.py's; `of` is -1 where the same is read for all positions.
+// As schemas/operators.py's; `of` is -1 where the same is read for all positions.
 struct Region {
   std::int32_t extent, of, stride, start;
 };

@@ -1,1 +1,1 @@
-"""Horovod's ranks: what they do, and how they would do at scale."""
+"""Ranks of Horovod: observed from outside, recorded, and changed by a preloaded library."""

@@ -34,7 +34,7 @@ _SCHEDULING = {"x86_64": (314, 315), "aarch64": (274, 275)}
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 _SHORTEST_SLICE = 100_000
 
-# how long a background thread rests that has nothing to send (horovod/preload)
+# how long a background thread rests that has nothing to send (`horovod/preload/rest.h`)
 _REST = "DLTUNE_REST"
 
 Tell = Callable[[dict[str, Any]], Any]

@@ -4,7 +4,7 @@ Stock Horovod over MPI, its background thread alone, by a preloaded library. Met
 thesis on parallel I/O and computational imbalance, sections 6.3.1 (GS) and 6.3.2 (NBCS); rests are
 ours.
 
-All ranks need the same NBCS and GS, and the library in LD_PRELOAD; `library.variables` gives both:
+All ranks need the same NBCS and GS, and the library in LD_PRELOAD; `interposer.variables` has both:
 
     DLTUNE_NBCS    seconds between two tests of a non-blocking collective, up to 1; 0 or unset: off.
                    Where that is less than 400 us, sleeps of a long wait grow up to there

@@ -33,7 +33,7 @@ _MPI_VERSION = re.compile(r"\(?(Open MPI|MPICH|Intel\(R\) MPI)\b\D*(\d[\w.]*)")
 
 @dataclass(frozen=True)
 class Identity:
-    """As `documents.horovod.Rank`."""
+    """As `schemas.horovod.Rank`."""
 
     rank: int
     size: int
