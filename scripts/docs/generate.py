@@ -17,10 +17,10 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 # the modules of pages, each with the place that its pages are generated from
 SOURCES = {
     "the options of dltune's commands": commands,
-    "dltune/findings": findings,
-    "dltune/plan/settings/space": settings,
+    "dltune/findings and dltune/systems/*/findings": findings,
+    "dltune/plan/settings/space and dltune/systems/*/settings.py": settings,
     "dltune/system/perf": events,
-    "dltune/schemas": formats,
+    "dltune/schemas and the schemas of dltune/systems": formats,
 }
 
 
