@@ -1,8 +1,8 @@
 """Two ranks of DistributedDataParallel's, each in a network namespace with a limited link: as the
 job is, and in planned buckets.
 
-    PYTHONPATH=. python scripts/bench/bench_buckets.py FOLDER [--rounds 10] [--steps 40] [--rate 200mbit]
-        [-- python scripts/examples/train_torch_transformer.py]
+    PYTHONPATH=. python scripts/bench/bench_buckets.py FOLDER [--rounds 10] [--steps 40]
+        [--rate 200mbit] [-- python scripts/examples/train_torch_transformer.py]
 
 As root. Without --rate the link is such that the gradients travel for as long as a step computes:
 the ranks are profiled once without a limit to find it. Then they are profiled with it, planned for
@@ -29,7 +29,10 @@ from namespaces import Namespace, namespaces
 from dltune.stats.signs import paired_ratio
 
 ROOT = Path(__file__).resolve().parents[2]
-JOB = (str(ROOT / ".venv-torch/bin/python"), str(ROOT / "scripts/examples/train_torch_transformer.py"))
+JOB = (
+    str(ROOT / ".venv-torch/bin/python"),
+    str(ROOT / "scripts/examples/train_torch_transformer.py"),
+)
 DLTUNE = (sys.executable, "-m", "dltune")
 RANKS = 2
 UNLIMITED = "40gbit"

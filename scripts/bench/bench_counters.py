@@ -1,7 +1,8 @@
 """What reading counters costs the ops themselves: recorded with counters against recorded without,
 in turns within one process, one op at a time on all cores, as the profile measures them.
 
-    python scripts/bench/bench_counters.py [--pairs 60] [--counters software] [-- python train.py ...]
+    python scripts/bench/bench_counters.py [--pairs 60] [--counters software]
+        [-- python train.py ...]
 
 Prints the median of the paired ratios and its 95 % interval: of the summed times of the ops that
 take at least 100 us, and of the whole step.
@@ -36,7 +37,12 @@ def main() -> None:
     parser.add_argument("job", nargs="*")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are ended then too
-    command = options.job or [sys.executable, "scripts/examples/train_resnet50.py", "--steps", "1000000"]
+    command = options.job or [
+        sys.executable,
+        "scripts/examples/train_resnet50.py",
+        "--steps",
+        "1000000",
+    ]
     machine = topology.local()
     cores = tuple(range(len(machine.cores)))
     counters, why = presets.choose(options.counters)

@@ -1,6 +1,7 @@
 """Two Horovod ranks: default against the best public settings and against `dltune run`, in turns.
 
-    python scripts/bench/bench_horovod.py --controller mpi [--oversubscribed] [--rounds 12] [-o out.json]
+    python scripts/bench/bench_horovod.py --controller mpi [--oversubscribed] [--rounds 12]
+        [-o out.json]
 
 Every setting's job is started once and stands still (SIGSTOP) while another has its turn; each
 round gives all of them a turn, in another order. A setting's time in a round is the median of its

@@ -1,6 +1,6 @@
-"""How fast records of LMDB files are read: py-lmdb alone, with read-ahead hints, and by dltune.io.
+"""How fast records of LMDB files are read: py-lmdb alone, with read-ahead hints, and by dltune.
 
-    python scripts/bench/bench_lmdb_reading.py --folder /data/scratch                # all cases; root
+    python scripts/bench/bench_lmdb_reading.py --folder /data/scratch              # all cases; root
     python scripts/bench/bench_lmdb_reading.py --folder /data/scratch strided-4 --rounds 3
 
 Cases: `shuffled-local` and `shuffled-store` (records of 192 KB in random order), `shuffled-small`
@@ -73,7 +73,7 @@ def mine():
 
 if way in ("readahead", "no readahead", "hints"):
     import lmdb
-    from dltune.io import ReadAhead
+    from dltune.systems.lmdb.reader import ReadAhead
     import numpy
     from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()
@@ -81,7 +81,7 @@ if way in ("readahead", "no readahead", "hints"):
     if way == "hints":
         ahead = ReadAhead(path, mine(), ahead=told["ahead"])
 else:
-    from dltune.io import Options, Reader
+    from dltune.systems.lmdb.reader import Options, Reader
     import numpy
     from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()

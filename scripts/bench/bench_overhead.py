@@ -33,7 +33,12 @@ def main() -> None:
     parser.add_argument("job", nargs="*")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are ended then too
-    command = options.job or [sys.executable, "scripts/examples/train_resnet50.py", "--steps", "1000000"]
+    command = options.job or [
+        sys.executable,
+        "scripts/examples/train_resnet50.py",
+        "--steps",
+        "1000000",
+    ]
     machine = topology.local()
     cores = tuple(range(len(machine.cores)))
 

@@ -1,6 +1,7 @@
 """Two ranks of one node, each training the same model: plain against `dltune run`'s shares.
 
-    python scripts/bench/bench_ranks.py --plan plan.json [--rounds 12] -- python scripts/examples/train_resnet50.py
+    python scripts/bench/bench_ranks.py --plan plan.json [--rounds 12]
+        -- python scripts/examples/train_resnet50.py
 
 Starts two plain processes and two with the local rank and size that a launcher sets, under the
 plan. The two pairs take turns; within a turn both processes of a pair run at once. Prints steps per

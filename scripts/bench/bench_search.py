@@ -1,11 +1,12 @@
 """The search of `dltune tune` beside random search, Nelder-Mead and optuna's TPE, on equal budgets.
 
-    python scripts/bench/bench_search.py TABLE... [--copies FILE] [--repetitions 100] [--without TPE]
+    python scripts/bench/bench_search.py TABLE... [--copies FILE] [--repetitions 100]
+        [--without TPE]
     python scripts/bench/bench_search.py --nothing FILE... [--trials 200]
 
-TABLE is a file of tests/scripts/bench/recorded, or another that scripts/release/record_settings.py has made.
-Every search draws from the same recorded steps (scripts/bench/settings_table.py). What it chose is judged
-by what that combination truly does: its step time over that of the best of the table.
+TABLE is a file of tests/scripts/bench/recorded, or another that scripts/release/record_settings.py
+has made. Every search draws from the same recorded steps (settings_table.py). What it chose is
+judged by what that combination truly does: its step time over that of the best of the table.
 
 --nothing: verdicts on a setting that does nothing, drawn from copies of one job.
 TPE needs optuna, Nelder-Mead scipy: pip install optuna scipy.

@@ -2,7 +2,8 @@
 
     python scripts/bench/bench_sleeps.py plain non-blocking=30e-6 global-sleep=1 \\
         non-blocking=30e-6,rest=50e-3 yield \\
-        [--bind core] [--rounds 10] [--turn 2] -- python scripts/examples/train_horovod.py --batch 16
+        [--bind core] [--rounds 10] [--turn 2] \\
+        -- python scripts/examples/train_horovod.py --batch 16
 
 Starts a job of two ranks for each setting and lets them take turns: one runs, the ranks of the
 others are stopped. The job must take train_horovod.py's --record. Prints for each setting the time

@@ -3,7 +3,8 @@
     PYTHONPATH=. python scripts/bench/bench_symptoms.py compare [NAME...] [--turns 3] [--seconds 20]
     PYTHONPATH=. python scripts/bench/bench_symptoms.py diagnose FILE [NAME...] [--times 3]
     PYTHONPATH=. python scripts/bench/bench_symptoms.py healthy FILE [--times 5]
-    PYTHONPATH=. python scripts/bench/bench_symptoms.py watched [NAME...] [--turns 12] [--seconds 20]
+    PYTHONPATH=. python scripts/bench/bench_symptoms.py watched [NAME...] [--turns 12]
+        [--seconds 20]
     PYTHONPATH=. python scripts/bench/bench_symptoms.py tell FILE
 
 As root. `compare` runs each job as complained of and with the accepted fix, in turns, and prints

@@ -1,4 +1,4 @@
-"""Programs of others that train in PyTorch (scripts/bench/programs): profiled, planned for, and run.
+"""Programs of others that train in PyTorch (programs/): profiled, planned for, and run.
 
     PYTHONPATH=. python scripts/bench/bench_torch_programs.py FOLDER [NAME...] [--rounds 12]
 

@@ -1,6 +1,7 @@
 """Programs of others tuned by `dltune tune`, and what it brings by their own clocks.
 
-    PYTHONPATH=. python scripts/bench/bench_torch_tuned.py FOLDER [NAME...] [--budget 10m] [--pairs 6]
+    PYTHONPATH=. python scripts/bench/bench_torch_tuned.py FOLDER [NAME...] [--budget 10m]
+        [--pairs 6]
 
 The programs of bench_torch_programs.py, in the same environments. Each is tuned; then those that
 tell how fast they are, as they are and under `dltune run` with the plan, take turns, each in a

@@ -1,10 +1,11 @@
 """What watching costs the watched: a two-rank job with `dltune horovod-report` on it, and without,
 in turns within one run of the job (the watcher is stopped and goes on).
 
-    python scripts/bench/bench_watching.py [--controller gloo|mpi] [--pairs 45] [--turn 1.5] [-- ARGS]
+    python scripts/bench/bench_watching.py [--controller gloo|mpi] [--pairs 45] [--turn 1.5]
+        [-- ARGS]
 
-ARGS go to scripts/examples/train_horovod.py. Prints the median of the paired ratios of step times and its
-95 % interval, and what the watcher used of a CPU while it ran.
+ARGS go to scripts/examples/train_horovod.py. Prints the median of the paired ratios of step times
+and its 95 % interval, and what the watcher used of a CPU while it ran.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Live gates: of unchanged code, of harmless edits and of slowdowns put in; what the verdicts are.
 
-    python scripts/release/gate_live.py FILE [--kind steps|whole] [--times 8] [--neighbour] [--seconds 3600]
-                                [--launches FOLDER]
+    python scripts/release/gate_live.py FILE [--kind steps|whole] [--times 8] [--neighbour]
+                                        [--seconds 3600] [--launches FOLDER]
     python scripts/release/gate_live.py FILE --tell
 
 Makes a project under git in a temporary folder and calls the gate on it with its default
 configuration, change after change in turns, until each has been gated so many times or the seconds
 are over. Each gate adds a line of JSON to FILE, and what is there already is not done again.
 `--neighbour`: with another process that computes on one core meanwhile. `--launches`: the steps of
-each gate are kept in FOLDER, for each change a recording for scripts/release/gate_power.py. `--tell` prints
-the counts.
+each gate are kept in FOLDER, for each change a recording for gate_power.py. `--tell` prints the
+counts.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def in_microseconds(turns: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def write_recording(path: Path, about: str, launches: Sequence[dict[str, list[list[int]]]]) -> None:
-    """What scripts/release/gate_power.py reads."""
+    """What gate_power.py reads."""
     data = {"about": about, "launches": launches}
     path.write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
 

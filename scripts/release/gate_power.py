@@ -3,7 +3,7 @@ pytest-benchmark's and pyperf's rules on the same steps.
 
     python scripts/release/gate_power.py RECORDING [--trials N] [--seconds 6]
 
-RECORDING is a file of tests/gate/recorded, or one that scripts/release/gate_record.py has made. Each trial
+RECORDING is a file of tests/gate/recorded, or one that gate_record.py has made. Each trial
 draws launches again (blocks: all steps of a launch stay together) and which side is called the
 head; a slowdown is a factor on the head's steps.
 """

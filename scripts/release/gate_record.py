@@ -1,9 +1,9 @@
 """Record the steps of unchanged code: launches of two processes that take turns.
 
-    python scripts/release/gate_record.py FOLDER [--vary NAME='TOML']... [--seconds 160] [--neighbour]
-                                  -- CMD...
+    python scripts/release/gate_record.py FOLDER [--vary NAME='TOML']... [--seconds 160]
+                                          [--neighbour] -- CMD...
 
-What scripts/release/gate_power.py reads, FOLDER/NAME.json.gz for each configuration of the gate that is
+What gate_power.py reads, FOLDER/NAME.json.gz for each configuration of the gate that is
 named, which take turns launch by launch; without any, FOLDER/default.json.gz. CMD runs here, in
 both processes of a launch. `--neighbour`: with another process that computes on one core meanwhile.
 

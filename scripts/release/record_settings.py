@@ -42,7 +42,9 @@ LEAST = 6
 BATCH = 5
 NOTHING = Setting(
     name="nothing",
-    what="an environment variable that nobody reads",
+    what="Sets an environment variable that nobody reads.",
+    helps="No job.",
+    meanings={"1": "set"},
     kind="exact",
     source="none",
     ways=lambda _: {"1": Means(environment={"DLTUNE_NOBODY_READS": "1"})},

@@ -2,10 +2,10 @@
 
     python scripts/research/fill_gaps.py [FOLDER] [--keys N] [--seed N]
 
-Measured: FOLDER holds scripts/research/table_iv.py's profiles. The ops of AlexNet are predicted on the
+Measured: FOLDER holds table_iv.py's profiles. The ops of AlexNet are predicted on the
 counts above one thread from their times on one thread and the ops of the other three models.
 
-Simulated: ops by the law of scripts/research/sim_climb.py, T(n) = serial + parallel / n + spawn * n, with
+Simulated: ops by the law of sim_climb.py, T(n) = serial + parallel / n + spawn * n, with
 2 % noise on each sample. Within a type the law is shared up to `jitter` and the best count moves
 with the square root of the work; `unrelated` draws every op by itself, as sim_climb.py does, so
 that there is nothing to borrow. Half of the keys are climbed with X = 2 and lend; the other half

@@ -4,8 +4,8 @@
     python scripts/research/sim_horovod.py thesis RECORD.json.gz [--steps 500]
     python scripts/research/sim_horovod.py trace OUT.json.gz
 
-A record is made by scripts/release/record_horovod.py; its timeline lies beside it. The method, frozen
-before anything was compared, is in docs/research/horovod-simulation.md.
+A record is made by scripts/release/record_horovod.py; its timeline lies beside it. The
+method, frozen before anything was compared, is in docs/research/horovod-simulation.md.
 """
 
 from __future__ import annotations

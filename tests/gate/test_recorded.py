@@ -1,7 +1,7 @@
 """False alarms and misses on recorded steps of a real training job, on a noisy machine.
 
-docs/research/benchmarks/gate.md has the figures of `python scripts/release/gate_power.py`, from more
-trials.
+docs/research/benchmarks/gate.md has the figures of `python scripts/release/gate_power.py`, from
+more trials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Searches on recorded steps of real jobs, on a noisy machine.
 
-docs/research/benchmarks/settings.md has the figures of `python scripts/bench/bench_search.py`, from more
-trials.
+docs/research/benchmarks/settings.md has the figures of `python scripts/bench/bench_search.py`, from
+more trials.
 """
 
 from __future__ import annotations

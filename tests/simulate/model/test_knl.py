@@ -4,7 +4,8 @@ import pytest
 
 from dltune.simulate.model import knl
 
-# Table II: milliseconds at the best count, and what 68 threads lose; w as scripts/research/fit_knl.py found
+# Table II: milliseconds at the best count, and what 68 threads lose; w as found by
+# scripts/research/fit_knl.py
 TABLE_II = [
     ("Conv2DBackpropFilter", 109, 7.2, 0.173),
     ("Conv2DBackpropFilter", 187, 11.1, 0.102),
