@@ -23,6 +23,7 @@ from dltune.system.perf import events, knl
 from dltune.system.perf.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "dltune"
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 SITE = ROOT / "scripts" / "docs"
@@ -31,6 +32,15 @@ INTERNAL = {"dltune.standalone"}
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"']?([^\s\"'>]+)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+# in backticks: a folder or file with a slash, or a file of code; of a placeholder NAME any text
+_PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w*]+\.(?:py|cc|h|md|toml))`")
+READMES = [str(page.relative_to(ROOT)) for page in sorted(PACKAGE.glob("systems/*/README.md"))]
+# the pages that name places of the code, each with the folders to which its paths are relative
+PLACES = {
+    "docs/explanation/where-is-what.md": (ROOT,),
+    "docs/explanation/architecture.md": (PACKAGE, ROOT),
+    **{name: ((ROOT / name).parent, ROOT) for name in READMES},
+}
 
 
 def commands(command: click.Command, *words: str) -> Iterator[tuple[str, click.Command]]:
@@ -84,7 +94,7 @@ def test_schemas_are_in_the_reference():
     pages = "\n".join(page.read_text() for page in (REFERENCE / "formats").glob("*.md"))
     found = {
         match[1]
-        for source in (ROOT / "dltune").rglob("*.py")
+        for source in PACKAGE.rglob("*.py")
         for match in re.finditer(r"\"(dltune\.[a-z-]+/\d+)\"", source.read_text())
     }
     newest: dict[str, int] = {}
@@ -146,12 +156,39 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", *READMES])
 def test_links_into_the_documentation_lead_somewhere(name):
     for link in _LINK.findall(_FENCED.sub("", (ROOT / name).read_text())):
         if "://" in link:
             continue
         file, _, anchor = link.partition("#")
-        target = ROOT / (file or name)
+        target = (ROOT / name).parent / file if file else ROOT / name
         assert target.exists(), link
         assert not anchor or anchor in anchors(target.read_text()), link
+
+
+@pytest.mark.parametrize("page", PLACES)
+def test_places_named_on_a_page_exist(page: str) -> None:
+    names = _PATH.findall(_FENCED.sub("", (ROOT / page).read_text()))
+    assert len(names) > 5
+    missing = []
+    for name in names:
+        pattern = name.rstrip("/").replace("NAME", "*")
+        # a name alone, such as `inject/`, can be anywhere in the package
+        deeper = PACKAGE in PLACES[page] and "/" not in pattern and any(PACKAGE.rglob(pattern))
+        if not deeper and not any(any(folder.glob(pattern)) for folder in PLACES[page]):
+            missing.append(name)
+    assert missing == []
+
+
+def test_each_question_on_places_has_one_answer() -> None:
+    text = (ROOT / "docs" / "explanation" / "where-is-what.md").read_text()
+    questions = re.findall(r"^- \*\*.*?\?\*\* .*?(?=^- |^$)", text, re.MULTILINE | re.DOTALL)
+    assert len(questions) == 30
+    assert [one for one in questions if len(_PATH.findall(one)) != 1] == []
+
+
+def test_every_system_has_a_readme() -> None:
+    systems = [path.parent for path in PACKAGE.glob("systems/*/extension.py")]
+    assert systems
+    assert [path.name for path in systems if not (path / "README.md").is_file()] == []
