@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +22,6 @@ from xdist.scheduler import LoadFileScheduling
 
 sys.path.append(str(Path(__file__).parent))
 
-import two_ranks
 from profiled_jobs import JOBS, JOBS_THAT_WORK, PYTHON, Done, profile
 from tensorflows import MISSING, OTHER_PYTHON
 
@@ -101,28 +103,6 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Done]:
     return get
 
 
-@pytest.fixture(scope="session")
-def plain_ranks(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[two_ranks.Controller], two_ranks.Trained]:
-    """`plain_ranks("gloo")`: ONE_THREAD on stock Horovod, run once; gloo's with a timeline, the
-    writer of which keeps a core busy."""
-    ended: dict[two_ranks.Controller, two_ranks.Trained] = {}
-
-    def get(controller: two_ranks.Controller) -> two_ranks.Trained:
-        if reason := two_ranks.missing(controller):
-            pytest.skip(reason)
-        if controller not in ended:
-            folder = tmp_path_factory.mktemp(controller)
-            timeline = {"HOROVOD_TIMELINE": str(folder / "timeline.json")}
-            env = timeline if controller == "gloo" else {}
-            with two_ranks.job(folder, controller, two_ranks.ONE_THREAD, env=env) as running:
-                ended[controller] = two_ranks.trained(running)
-        return ended[controller]
-
-    return get
-
-
 @pytest.fixture
 def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts Python code in a process that says a line when it is ready; ends it with the test."""
@@ -144,3 +124,31 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         child.kill()
         with child:
             pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CLOCK_MONOTONIC in nanoseconds as `step_barrier` reads it, moved by hand."""
+    import pretended
+
+    from dltune.turns import step_barrier
+
+    made = pretended.Clock()
+    monkeypatch.setattr(step_barrier.time, "monotonic_ns", made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium: the system's, on PATH (Debian: chromium)."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the browser extra")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if chromium is None:
+        pytest.skip("needs Chromium on PATH")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # playwright's own event loop
+        with playwright.sync_playwright() as running:
+            found = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            yield found
+            found.close()

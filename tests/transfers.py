@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from dltune.systems.ranks.allreduce.topology import Topology
-
 
 @dataclass(frozen=True)
 class Dag:
@@ -37,9 +35,9 @@ def dags(draw: st.DrawFn) -> Dag:
     return Dag(inputs, {node: place for place, node in enumerate(transfers)})
 
 
-def concurrent(topology: Topology, one: int, other: int) -> bool:
-    """Whether neither of two IDs depends on the other."""
-    return not (topology.before[one] >> other & 1 or topology.before[other] >> one & 1)
+def concurrent(before: Sequence[int], one: int, other: int) -> bool:
+    """Whether neither of two IDs depends on the other; `before`: those that each depends on."""
+    return not (before[one] >> other & 1 or before[other] >> one & 1)
 
 
 def finishes(dag: Dag, bins: Sequence[Sequence[int]], ranks: int, chance: random.Random) -> bool:

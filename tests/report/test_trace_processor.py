@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +9,7 @@ from typing import Any
 import exhibits
 import msgspec
 import pytest
-from perfetto_ui import Ui, opened
+from perfetto_ui import THREADS, Ui, all_is_read, opened, written
 
 from dltune.report.execution import executions
 from dltune.report.perfetto import trace
@@ -22,11 +17,6 @@ from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
 
-RANKS = Path(__file__).parents[2] / "scripts" / "research" / "sim_horovod.py"
-THREADS = (
-    "from slice join thread_track on track_id = thread_track.id "
-    "join thread using (utid) join process using (upid)"
-)
 HOSTILE = (
     '"><img src=x onerror="window.caught=1"><script>window.caught=1</script>\u202e\x00\x1b[31m'
 )
@@ -59,34 +49,6 @@ def made(profile: Profile, plan: Plan) -> bytes:
 def ui(browser: Any, made: bytes) -> Iterator[Ui]:
     with opened(browser, made) as found:
         yield found
-
-
-def written(packed: bytes) -> list[dict[str, Any]]:
-    return list(json.loads(gzip.decompress(packed))["traceEvents"])
-
-
-def all_is_read(ui: Ui, events: list[dict[str, Any]]) -> None:
-    """Every slice as it was written, to the nanosecond, none upon another, and no complaint."""
-    assert ui.failed == []
-    complaints = ui.query(
-        "select name, value from stats where value > 0 and "
-        "(severity != 'info' or name like '%overlap%' or name like '%drop%')"
-    )
-    assert complaints == []
-    read = ui.query(f"select pid, tid, slice.name, category, ts, dur {THREADS}")
-    assert Counter(read) == Counter(
-        (e["pid"], e["tid"], e["name"], e["cat"], round(e["ts"] * 1e3), round(e["dur"] * 1e3))
-        for e in events
-        if e["ph"] == "X"
-    )
-    overlapping = ui.query(
-        "select count() from (select ts + dur as until, "
-        "lead(ts) over (partition by track_id order by ts) as next from slice) where until > next"
-    )
-    assert overlapping == [(0,)]
-    assert ui.query("select max(depth), min(dur) > 0 from slice") == [(0, 1)]
-    # which would stand before the rows above it
-    assert ui.query("select name from thread where is_main_thread and name is not null") == []
 
 
 def test_it_reads_every_slice(ui: Ui, made: bytes) -> None:
@@ -176,26 +138,3 @@ def test_hostile_names_are_shown_and_not_obeyed(browser: Any, profile: Profile) 
         titles = [title for (title,) in ui.query("select name from process where pid > 0")]
         assert len(titles) == 3
         assert all(title.endswith("of \\udcff<script>.json") for title in titles)
-
-
-def test_simulated_ranks_of_horovod(browser: Any, tmp_path: Path) -> None:
-    """A rank's background thread does one thing after another: Horovod's own always something."""
-    file = tmp_path / "ranks.json.gz"
-    done = subprocess.run(
-        [sys.executable, str(RANKS), "trace", str(file)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    made = file.read_bytes()
-    with opened(browser, made) as ui:
-        all_is_read(ui, written(made))
-        threads = ui.query(
-            "select process.name, sum(dur), max(ts + dur) - min(ts) "
-            f"{THREADS} where thread.name = 'background thread' group by pid order by pid"
-        )
-    assert [name for name, _, _ in threads] == [
-        f"{method}: rank {rank}"
-        for method in ("original", "global-sleep", "non-blocking", "ordered-bins")
-        for rank in range(4)
-    ]
-    assert all(busy <= lived for _, busy, lived in threads)
-    assert all(busy == lived for name, busy, lived in threads if name.startswith("original"))

@@ -1,9 +1,8 @@
-"""Lets the tests here import the documents made for the report's tests, and what stands here."""
+"""Lets the tests here import the module that stands beside them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-here = Path(__file__).parent
-sys.path += [str(here), str(here.parent / "report")]
+sys.path.append(str(Path(__file__).parent))

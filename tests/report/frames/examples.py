@@ -1,11 +1,10 @@
-"""A document of each kind, as files."""
+"""A document of each kind of core, as files."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-import divided
 import exhibits
 import msgspec
 import results
@@ -32,16 +31,11 @@ def written(folder: Path) -> dict[str, Path]:
     made = {
         "dltune.profile": profile,
         "dltune.plan": plan,
-        "dltune.plan:memory": with_sections(plan, threads=None, memory=exhibits.lean(profile)),
-        "dltune.plan:parallelism": with_sections(
-            plan, threads=None, parallelism=divided.section(consumer="jax", mesh=(2, 2))
-        ),
         "dltune.plan:settings": with_sections(plan, threads=None, settings=exhibits.settings()),
         "dltune.bench": exhibits.bench(plan, profile, {"a": (0.1, 0.2), "b": (0.3, 0.4)}),
         "dltune.tune": searched(),
         "dltune.io": read(results.watched()),
         "dltune.io:experiment": read(results.read_in_every_way()),
-        "dltune.horovod": results.ranks(),
         "dltune.diagnosis": results.diagnosed(),
         "dltune.roofs": roofed.roofs(),
         "dltune.gate": result,
@@ -51,9 +45,6 @@ def written(folder: Path) -> dict[str, Path]:
         ),
         "dltune.graph": documented.of_step(profile.steps[0], profile.ops),
         "dltune.machine": synthetic.machine(4),
-        "dltune.operator-times": divided.times(),
-        "dltune.operators": divided.network(),
-        "dltune.topology": divided.cluster(),
     }  # fmt: skip
     found = {}
     for name, document in made.items():

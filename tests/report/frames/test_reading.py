@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -11,20 +9,18 @@ import sys
 import examples
 import msgspec
 import pytest
+import table_checks
 from any_document import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dltune
-from dltune import extensions
 from dltune.base import files
 from dltune.base.errors import UsageError
-from dltune.report.frames import csv_text, frame, reading
+from dltune.core import EXTENSION
+from dltune.report.frames import reading
 from dltune.report.frames.table import tables
 from dltune.schemas.profile import Profile
-
-PARSED = {"int": int, "float": float, "bool": lambda text: text == "True", "str": str,
-          "tuple": lambda text: _tuples(json.loads(text))}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -32,48 +28,10 @@ def written(tmp_path_factory):
     return examples.written(tmp_path_factory.mktemp("documents"))
 
 
-def _tuples(found):
-    return tuple(map(_tuples, found)) if isinstance(found, list) else found
-
-
-def _from_csv(table):
-    """The cells as CSV has them, None where they are empty."""
-    file = io.StringIO(newline="")
-    csv_text.write(table, file)
-    head, *rows = csv.reader(io.StringIO(file.getvalue(), newline=""))
-    assert head == [column.name for column in table.columns]
-    kinds = [column.kind for column in table.columns]
-    return [
-        tuple(PARSED[kind](text) if text else None for text, kind in zip(row, kinds, strict=True))
-        for row in rows
-    ]
-
-
-def _from_frame(table):
-    import pandas
-
-    found = frame.frame(table)
-    assert list(found.columns) == [column.name for column in table.columns]
-    return [
-        tuple(None if not isinstance(c, tuple) and (pandas.isna(c) or c == "") else c for c in row)
-        for row in found.itertuples(index=False, name=None)
-    ]
-
-
-def _rows(table):
-    return [tuple(None if cell == "" else cell for cell in row) for row in table.rows()]
-
-
 def test_every_table_of_every_kind(written):
-    assert {name.partition(":")[0] for name in written} == set(extensions.names("documents"))
+    assert {name.partition(":")[0] for name in written} == set(EXTENSION.documents)
     for path in written.values():
-        assert _rows(reading.table(path)), path
-        with pytest.raises(UsageError) as none:
-            reading.table(path, "nothing")
-        told = str(none.value.remedy).removeprefix("name one of: ").split(", ")
-        for name in told:
-            table = reading.table(path, name)
-            assert _from_csv(table) == _from_frame(table) == _rows(table)
+        table_checks.require_readable(path)
 
 
 @settings(max_examples=60)
@@ -81,7 +39,8 @@ def test_every_table_of_every_kind(written):
 def test_csv_and_frame_have_the_same_cells_whatever_they_hold(document, data):
     found = tables(document)
     table = found[data.draw(st.sampled_from(list(found)))]
-    assert _from_csv(table) == _from_frame(table) == _rows(table)
+    read = table_checks.from_csv(table), table_checks.from_frame(table)
+    assert read == (table_checks.rows(table),) * 2
 
 
 def test_the_main_table_of_a_kind(written):
@@ -89,22 +48,16 @@ def test_the_main_table_of_a_kind(written):
         "dltune.profile": "ops",
         "dltune.plan": "sections.threads.ops",
         "dltune.plan:sample": "sections.threads.predictions",
-        "dltune.plan:memory": "document",
         "dltune.plan:settings": "sections.settings.effects",
-        "dltune.plan:parallelism": "sections.parallelism.operators",
         "dltune.bench": "settings",
         "dltune.tune": "trials",
         "dltune.io": "watch.files",
         "dltune.io:experiment": "experiment.strided",
-        "dltune.horovod": "ranks",
         "dltune.gate": "verdicts",
         "dltune.gate-baseline": "measured",
         "dltune.gate-history": "gates.points",
         "dltune.graph": "nodes",
         "dltune.machine": "cores",
-        "dltune.operator-times": "parts",
-        "dltune.operators": "operators",
-        "dltune.topology": "devices",
     }
     assert {name: reading.table(written[name]).path for name in main} == main
 
@@ -158,9 +111,6 @@ def test_types_do_not_depend_on_what_is_there(written):
 
 
 def test_rows_of_dictionaries(written):
-    late = reading.table(written["dltune.horovod"], "late")
-    assert [column.name for column in late.columns] == ["late", "value"]
-    assert list(late.rows()) == [("0", 0.75), ("1", 0.25)]
     values = reading.table(written["dltune.gate"], "values")
     assert next(values.rows()) == ("base", "time", 0, 0.1)
 
@@ -192,7 +142,7 @@ import io, sys
 import dltune
 print([m for m in ("pandas", "numpy", "msgspec", "click") if m in sys.modules])
 from pathlib import Path
-from dltune.frames import csv_text, reading
+from dltune.report.frames import csv_text, reading
 csv_text.write(reading.table(Path(sys.argv[1])), io.StringIO())
 print("pandas" in sys.modules)
 sys.modules["pandas"] = None

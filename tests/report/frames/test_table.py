@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
-from any_document import content, documents
+import table_checks
+from any_document import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,10 +31,6 @@ from dltune.schemas.roofs import Roofs
 from dltune.schemas.sections.settings import Choice, SettingsPlan
 from dltune.schemas.sections.threads import Threads
 from dltune.schemas.tune import Tune
-from dltune.systems.lmdb.section import IoPlan
-from dltune.systems.ranks.allreduce.section import AllreducePlan
-from dltune.systems.ranks.schemas.horovod import Horovod
-from dltune.systems.transfers.section import Transfers
 
 
 class Numbered(msgspec.Struct):
@@ -52,7 +48,7 @@ class Sections(msgspec.Struct):
 
 
 # a plan's sections are what their planners make them: below
-SECTIONS = (Threads, Transfers, IoPlan, AllreducePlan, SettingsPlan)
+SECTIONS = (Threads, SettingsPlan)
 KINDS = (
     *(
         Baseline,
@@ -60,7 +56,6 @@ KINDS = (
         Diagnosis,
         Graph,
         History,
-        Horovod,
         Io,
         Machine,
         Profile,
@@ -72,47 +67,25 @@ KINDS = (
 )
 
 
-def own(table: Table) -> slice:
-    """The columns that do not tell where a row stands; an entry's key in a dictionary does not."""
-    if table.path == DOCUMENT:
-        return slice(None)
-    at = [column.name for column in table.columns].index(table.path.rpartition(".")[2])
-    return slice(at if table.columns[at].kind == "str" else at + 1, None)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(data=st.data())
 def test_all_of_a_document_is_in_its_tables_once(kind, data):
-    document = data.draw(documents(kind))
-    told: Counter[Any] = Counter()
-    for table in tables(document).values():
-        for row in table.rows():
-            assert len(row) == len(table.columns)
-            told.update(map(repr, content(tuple(row[own(table)]))))
-    assert told == Counter(map(repr, content(document)))
+    table_checks.require_all_content_once(data.draw(documents(kind)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10)
 @given(data=st.data())
 def test_cells_are_of_their_columns_kinds_and_columns_have_names_of_their_own(kind, data):
-    for table in tables(data.draw(documents(kind))).values():
-        assert len({column.name for column in table.columns}) == len(table.columns)
-        for row in table.rows():
-            for cell, column in zip(row, table.columns, strict=True):
-                assert type(cell).__name__ == column.kind or (cell is None and column.optional)
+    table_checks.require_typed_columns(data.draw(documents(kind)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=3)
 @given(data=st.data())
 def test_each_table_is_found_by_the_name_that_is_told(kind, data):
-    found = tables(data.draw(documents(kind)))
-    told = names(found)
-    assert len(set(told)) == len(found)
-    for name, path in zip(told, found, strict=True):
-        assert named(found, name).path == named(found, path).path == path
+    table_checks.require_names(data.draw(documents(kind)))
 
 
 def test_rows_tell_where_they_stand():

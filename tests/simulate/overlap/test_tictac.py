@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from exact_receive_order import optimal
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from parameter_workers import Worker, printed_properties, printed_tac, printed_tic, workers
 
@@ -18,7 +18,6 @@ from dltune.simulate.overlap.partition import partition
 from dltune.simulate.overlap.properties import NEVER, Outstanding
 from dltune.simulate.overlap.tictac import tac, tic
 from dltune.simulate.work import FifoWork
-from dltune.systems.transfers.improved import improved
 
 # Figure 1(a): op1 needs recv1, op2 needs both
 TOY = Worker((0, 0), ((), (), (0,), (1, 2)), (3, 5, 7, 11))
@@ -119,18 +118,6 @@ def test_no_order_is_shorter_than_the_optimal_one(worker: Worker):
     ours = worker.partition
     every = itertools.permutations(range(len(ours)))
     assert makespan(ours, optimal(ours)) == min(makespan(ours, order) for order in every)
-
-
-@given(workers(most=7, channels=2))
-@settings(max_examples=50)
-def test_ours_is_never_worse_than_the_papers_and_within_the_bounds(worker: Worker):
-    ours = worker.partition
-    order = improved(ours, 300)
-    assert sorted(order) == list(range(len(ours)))
-    length = makespan(ours, order)
-    assert length <= min(makespan(ours, tac(ours)), makespan(ours, tic(ours)))
-    assert 0 <= Bounds.of(ours).efficiency(length) <= 1
-    assert order == improved(ours, 300)
 
 
 def test_exact_orders_are_refused_where_there_are_too_many():

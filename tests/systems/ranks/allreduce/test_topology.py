@@ -62,12 +62,12 @@ def figure() -> Topology:
 def test_the_example_of_figure_6_14() -> None:
     topology = figure()
     assert [NAMES[node] for node in topology.order] == [f"Allreduce{k}" for k in range(5)]
-    assert concurrent(topology, 0, 1)
-    assert concurrent(topology, 1, 4)
-    assert concurrent(topology, 0, 4)
-    assert not concurrent(topology, 0, 2)
-    assert not concurrent(topology, 2, 3)
-    assert not concurrent(topology, 0, 3)
+    assert concurrent(topology.before, 0, 1)
+    assert concurrent(topology.before, 1, 4)
+    assert concurrent(topology.before, 0, 4)
+    assert not concurrent(topology.before, 0, 2)
+    assert not concurrent(topology.before, 2, 3)
+    assert not concurrent(topology.before, 0, 3)
     found = partitions(topology.before, [MIB] * 5, [0.0] * 5, Cost(1e-3, 1e-9), 64 * MIB)
     assert found[0] == ((0, 1), (2,), (3, 4))
 
@@ -125,8 +125,8 @@ def test_another_order_must_keep_dependencies() -> None:
     topology = figure()
     other = topology.reordered([4, 1, 0, 2, 3])
     assert [NAMES[node] for node in other.order][:2] == ["Allreduce4", "Allreduce1"]
-    assert concurrent(other, 0, 2)
-    assert not concurrent(other, 2, 3)
+    assert concurrent(other.before, 0, 2)
+    assert not concurrent(other.before, 2, 3)
     with pytest.raises(ValueError, match="before one that it depends on"):
         topology.reordered([2, 0, 1, 3, 4])
 

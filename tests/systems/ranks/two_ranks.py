@@ -15,7 +15,7 @@ import psutil
 
 Controller = Literal["gloo", "mpi"]
 PYTHON = sys.executable
-TRAIN = Path(__file__).parents[1] / "scripts" / "examples" / "train_horovod.py"
+TRAIN = Path(__file__).parents[3] / "scripts" / "examples" / "train_horovod.py"
 LAUNCHERS: dict[Controller, tuple[str, ...]] = {
     # gloo waits 30 s for the other rank of itself, which may be late on a busy machine
     "gloo": ("horovodrun", "-np", "2", "--gloo", "--gloo-timeout-seconds", "120"),

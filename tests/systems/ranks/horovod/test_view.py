@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import results
+import hostile_ranks
 from page_parsed import parsed
 
 from dltune.report.page import page
@@ -24,7 +24,7 @@ def shown(report: Horovod) -> str:
 
 
 def test_everything_is_there_and_nothing_of_it_is_markup():
-    text = shown(results.ranks())
+    text = shown(hostile_ranks.ranks())
     for part in (
         "it spins",
         "let it sleep",

@@ -13,7 +13,7 @@ from dltune.systems.memory.model.overlapped import overlapped
 from dltune.systems.memory.model.swaps import held, traffic
 from dltune.systems.memory.model.tiers import HOST
 
-sys.path.append(str(Path(__file__).parents[3] / "scripts" / "research"))
+sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import sim_memory as script
 
 

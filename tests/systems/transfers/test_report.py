@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import exhibits
+import exhibits_transfers
 import msgspec
 import pytest
 from page_parsed import parsed
@@ -21,8 +22,8 @@ from dltune.views import Context, Loaded
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    worker = exhibits.worker()
-    documents = {"profile": worker, "plan": exhibits.ordered(worker)}
+    worker = exhibits_transfers.worker()
+    documents = {"profile": worker, "plan": exhibits_transfers.ordered(worker)}
     return Context(
         tuple(
             Loaded(Path(f"{kind}.json"), f"dltune.{kind}", document, kind)
@@ -116,7 +117,7 @@ def test_perfetto_has_transfers_on_tracks_of_their_own(context: Context) -> None
 
 
 def test_receives_that_were_answers_alone_have_no_efficiency() -> None:
-    made = exhibits.worker()
+    made = exhibits_transfers.worker()
     (step,) = made.steps
     answered = tuple(
         msgspec.structs.replace(n, partner=msgspec.structs.replace(n.partner, answer=True))

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import importlib.util
+import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +22,10 @@ import pytest
 
 PATIENCE = 240_000  # milliseconds for the UI to compile its WebAssembly and to read the trace
 
+THREADS = (
+    "from slice join thread_track on track_id = thread_track.id "
+    "join thread using (utid) join process using (upid)"
+)
 _QUERY = """async sql => {
     const found = await app.trace.engine.query(sql);
     const columns = found.columns();
@@ -96,3 +103,31 @@ def _served(trace: bytes) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def written(packed: bytes) -> list[dict[str, Any]]:
+    return list(json.loads(gzip.decompress(packed))["traceEvents"])
+
+
+def all_is_read(ui: Ui, events: list[dict[str, Any]]) -> None:
+    """Every slice as it was written, to the nanosecond, none upon another, and no complaint."""
+    assert ui.failed == []
+    complaints = ui.query(
+        "select name, value from stats where value > 0 and "
+        "(severity != 'info' or name like '%overlap%' or name like '%drop%')"
+    )
+    assert complaints == []
+    read = ui.query(f"select pid, tid, slice.name, category, ts, dur {THREADS}")
+    assert Counter(read) == Counter(
+        (e["pid"], e["tid"], e["name"], e["cat"], round(e["ts"] * 1e3), round(e["dur"] * 1e3))
+        for e in events
+        if e["ph"] == "X"
+    )
+    overlapping = ui.query(
+        "select count() from (select ts + dur as until, "
+        "lead(ts) over (partition by track_id order by ts) as next from slice) where until > next"
+    )
+    assert overlapping == [(0,)]
+    assert ui.query("select max(depth), min(dur) > 0 from slice") == [(0, 1)]
+    # which would stand before the rows above it
+    assert ui.query("select name from thread where is_main_thread and name is not null") == []

@@ -1,6 +1,7 @@
 """The page in a real browser: nothing in the console, sorting, filtering, zooming, accessibility.
 
-Needs the packages of the `browser` extra and a Chromium on PATH (Debian: chromium); skipped else.
+Its documents are those of core and of all systems that are installed. Needs the packages of the
+`browser` extra and a Chromium on PATH (Debian: chromium); skipped else.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import divided
 import exhibits
 import msgspec
 import pytest
 import results
-import synthetic
+from installed import SYSTEMS
+from installed import exhibits as exhibits_of_systems
 
-from dltune.plan.plan import bare, with_sections
+from dltune.plan.plan import with_sections
 from dltune.report.page import page
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded
@@ -38,7 +39,11 @@ def written(folder: Path, name: str, documents: Sequence[tuple[str, msgspec.Stru
 
 def tuned(profile: Profile) -> list[tuple[str, msgspec.Struct]]:
     plan = exhibits.plan(profile, "per-type+co-run")
-    plan = with_sections(plan, memory=exhibits.lean(profile), settings=exhibits.settings())
+    plan = with_sections(plan, settings=exhibits.settings())
+    if "memory" in SYSTEMS:
+        from exhibits_memory import lean
+
+        plan = with_sections(plan, memory=lean(profile))
     times = {"recommended": [0.05, 0.051, 0.052] * 4, "plan": [0.04, 0.041, 0.042] * 4}
     bench = exhibits.bench(plan, profile, times)
     return [("profile", profile), ("plan", plan), ("bench", bench)]
@@ -56,18 +61,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         steps=(msgspec.structs.replace(step, name=EVIL, nodes=nodes),),
         ops=tuple(msgspec.structs.replace(op, key=EVIL + op.key, type=EVIL) for op in profile.ops),
     )
-    worker = exhibits.worker()
     others = [
-        ("profile", worker),
-        ("plan", exhibits.ordered(worker)),
+        *(
+            (name.partition(":")[0].removeprefix("dltune."), document)
+            for each in exhibits_of_systems().values()
+            for name, document in each.documents().items()
+            if name in each.PAGE
+        ),
         ("gate", results.gated("fail")),
         ("io", results.watched()),
         ("io", results.read_in_every_way()),
-        ("horovod", results.ranks()),
-        ("plan", bare(synthetic.machine(2), sections={"parallelism": divided.section()})),
-        ("operators", divided.network()),
-        ("topology", divided.cluster()),
-        ("operator-times", divided.times()),
         ("diagnosis", results.diagnosed()),
     ]
     pages = {"good": tuned(profile), "evil": tuned(evil), "others": others}
@@ -136,6 +139,7 @@ def test_axe_finds_nothing(
     assert found == []
 
 
+@pytest.mark.skipif(len(SYSTEMS) < 5, reason="needs all of dltune's systems")
 def test_every_section_is_opened_here_and_in_the_manual(
     browser: Any, files: dict[str, Path]
 ) -> None:

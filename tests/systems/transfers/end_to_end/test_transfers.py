@@ -20,8 +20,8 @@ from dltune.schemas.profile import load, task, tensor
 
 pytestmark = pytest.mark.tensorflow
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "examples" / "train_ps.py"
-COORDINATOR = Path(__file__).parents[1] / "jobs" / "coordinator.py"
+SCRIPT = Path(__file__).parents[4] / "scripts" / "examples" / "train_ps.py"
+COORDINATOR = Path(__file__).parents[3] / "jobs" / "coordinator.py"
 WORKER = "/job:worker/task:0"
 STEPS = 5
 

@@ -13,7 +13,7 @@ import two_ranks
 
 from dltune.native.build import BuildError
 
-sys.path.append(str(Path(__file__).parents[3] / "scripts" / "release"))
+sys.path.append(str(Path(__file__).parents[4] / "scripts" / "release"))
 import build_horovod
 
 LISTS = """list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/mpi_ops.cc")

@@ -13,10 +13,10 @@ import pytest
 from dltune.systems.ranks.simulation.method import ORIGINAL
 from dltune.systems.ranks.simulation.simulate import simulate
 
-sys.path.append(str(Path(__file__).parents[3] / "scripts" / "research"))
+sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import sim_horovod
 
-DATA = Path(__file__).parents[2] / "systems" / "ranks" / "simulation" / "data"
+DATA = Path(__file__).parents[1] / "simulation" / "data"
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])

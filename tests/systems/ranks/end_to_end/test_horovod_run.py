@@ -46,7 +46,7 @@ from dltune.systems.ranks.horovod import timeline
 
 pytestmark = pytest.mark.tensorflow
 
-ODD = Path(__file__).parents[1] / "jobs" / "horovod_odd.py"
+ODD = Path(__file__).parents[3] / "jobs" / "horovod_odd.py"
 RECORDER = ODD.with_name("allreduces.c")
 
 

@@ -21,7 +21,7 @@ from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
 pytestmark = pytest.mark.tensorflow
 
-JOBS = Path(__file__).parents[1] / "jobs"
+JOBS = Path(__file__).parents[3] / "jobs"
 CLUSTER, COORDINATOR = JOBS / "struck_cluster.py", JOBS / "coordinator.py"
 SERVER, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 DLTUNE = [sys.executable, "-m", "dltune"]

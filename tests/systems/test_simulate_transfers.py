@@ -9,7 +9,7 @@ import pytest
 
 from dltune.systems.memory.networks.published import NETWORKS
 
-sys.path.append(str(Path(__file__).parents[3] / "scripts" / "research"))
+sys.path.append(str(Path(__file__).parents[2] / "scripts" / "research"))
 import simulate_transfers as script
 
 

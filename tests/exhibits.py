@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from statistics import median
 
 import msgspec
-import served
 import synthetic
 
 from dltune.base import files
@@ -44,9 +43,6 @@ from dltune.schemas.sections.settings import (
 )
 from dltune.simulate.workload.calibration import calibrated
 from dltune.stats.signs import paired_ratio
-from dltune.systems.memory import decide as memory
-from dltune.systems.memory.section import Memory as MemoryPlan
-from dltune.systems.transfers import decide as transfers
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
@@ -96,38 +92,9 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
     )
 
 
-def worker() -> Profile:
-    """Of a server's two parameters the second comes first, as in TicTac's first figure: each op
-    waits for both."""
-    made = served.profile(served.first_figure(), 1.0, 1.0)
-    (step,) = made.steps
-    times = ((0.0, 1.0), (0.0, 2.0), (2.0, 3.0), (3.0, 4.0))
-    nodes = tuple(
-        msgspec.structs.replace(node, start=start, end=end)
-        for node, (start, end) in zip(step.nodes, times, strict=True)
-    )
-    return msgspec.structs.replace(made, steps=(msgspec.structs.replace(step, nodes=nodes),))
-
-
-def ordered(found: Profile) -> Plan:
-    section = transfers.decide(found, "improved", transfers.Cluster())
-    return put(None, "transfers", section, found.machine, found)
-
-
 def plan(found: Profile, strategy: str = "auto") -> Plan:
     workload, _ = calibrated(found)
     return put(None, "threads", choose(workload, strategy).threads(workload), found.machine, found)
-
-
-def lean(found: Profile) -> MemoryPlan:
-    """As little memory as its step can do with, results of 1 MiB each: some are computed twice."""
-    step = found.steps[0]
-    nodes = tuple(
-        msgspec.structs.replace(node, output_bytes=2**20, stateful=not node.inputs)
-        for node in step.nodes
-    )
-    step = msgspec.structs.replace(step, nodes=nodes)
-    return memory.decide(msgspec.structs.replace(found, steps=(step,))).section
 
 
 def settings() -> SettingsPlan:

@@ -15,7 +15,7 @@ from dltune.systems.memory.model.recomputation import schedule
 from dltune.systems.memory.model.swaps import held
 from dltune.systems.memory.networks import cudnn
 
-sys.path.append(str(Path(__file__).parents[3] / "scripts" / "research"))
+sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import run_swaps as script
 
 STEP = layer_step(cudnn.alexnet(), 1)

@@ -18,7 +18,7 @@ from dltune.systems.ranks.schemas import horovod
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parents[1] / "jobs" / "horovod_hung.py"
+JOB = Path(__file__).parents[3] / "jobs" / "horovod_hung.py"
 # seconds until the hang is told: imports of two ranks on a loaded machine, and twice what shows it
 TOLD = 240.0
 
