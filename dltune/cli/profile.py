@@ -138,7 +138,7 @@ def command(
 
     from dltune.base.files import claim
     from dltune.cli import interrupts, progress
-    from dltune.frameworks.pytorch.adapters import memory_adapter
+    from dltune.frameworks.pytorch import RECORDING
     from dltune.frameworks.tensorflow.instructions import lacking_in
     from dltune.job.diagnosis import OutOfMemory
     from dltune.job.last_words import last_words
@@ -209,7 +209,7 @@ def command(
                     **settings.answer(python),
                     "plugin": True,
                     "watcher": os.getpid(),
-                    "adapters": [memory_adapter()],
+                    "adapters": [RECORDING.under({})],
                 },
                 greet=session.greet,
                 heard=settings.hear,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.frameworks.pytorch.adapters import memory_adapter
+from dltune.extensions import Hook
+from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import messages
 from dltune.job.diagnosis import Sightings, crash_of, why_no_step
 from dltune.job.launch import Event, Job
@@ -17,6 +19,9 @@ from dltune.systems.memory.show import (
     intent,
     sentences,
 )
+
+INJECTED = Path(__file__).resolve().parent / "inject"
+RELIEF = Hook("_dltune_torch_relief", (str(INJECTED), str(TORCH)), ("torch",))
 
 
 class EnforcedCalls(Enforcement):
@@ -37,9 +42,9 @@ class EnforcedCalls(Enforcement):
 
     def answer(self, python: messages.Python) -> Mapping[str, object]:
         if self.section.compiled is not None:
-            return {"adapters": [memory_adapter({"budget": self.section.compiled})]}
+            return {"adapters": [RELIEF.under({"budget": self.section.compiled})]}
         groups = [{"calls": one.calls, "reads": one.reads} for one in self.section.given_up]
-        return {"adapters": [memory_adapter({"forward": self.section.calls, "groups": groups})]}
+        return {"adapters": [RELIEF.under({"forward": self.section.calls, "groups": groups})]}
 
     def hear(self, job: Job, event: Event) -> None:
         self._seen.add(event.message)

@@ -8,7 +8,7 @@ import pprint
 from collections.abc import Sequence
 from pathlib import Path
 
-from dltune.frameworks.pytorch.adapters import INJECTED as TORCH
+from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.systems.parallelism import INJECTED
 from dltune.systems.parallelism.expressed import expressed
 from dltune.systems.parallelism.schemas.strategy import Parallelism

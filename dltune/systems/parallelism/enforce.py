@@ -10,7 +10,7 @@ import msgspec
 from dltune.base.errors import UsageError
 from dltune.base.words import counted
 from dltune.extensions import Hook
-from dltune.frameworks.pytorch.adapters import INJECTED as TORCH
+from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import messages, ranks
 from dltune.job.last_words import last_words
 from dltune.job.launch import Event, Job, require_executable

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import dltune
+from dltune.frameworks.pytorch import INJECTED
 from dltune.job import messages
 from dltune.job.launch import Job
-from dltune.systems.parallelism import model as parallelism
 
-INJECT = Path(dltune.__file__).parent / "pytorch" / "inject"
+PACKAGE = Path(dltune.__file__).parent
+FOLDERS = sorted({file.parent for file in PACKAGE.rglob("inject/_dltune_torch*.py")})
 
 FAKE = """
 from . import optim, version
@@ -62,29 +63,35 @@ def told(packages: Path, code: str) -> list[messages.Message]:
     return heard[1:]
 
 
-def test_nothing_but_the_standard_library_is_imported() -> None:
-    """And PyTorch where a function is called that has it already."""
-    files = list(INJECT.glob("*.py"))
-    shared = {file.stem for file in parallelism.INJECTED.glob("*.py")}
-    ours = {"_dltune_report", *shared, *(file.stem for file in files)}
-    for file in files:
-        tree = ast.parse(file.read_text())
-        within = {
-            node
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef)
-            for node in ast.walk(function)
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            else:
-                continue
-            for name in names:
-                known = sys.stdlib_module_names | ours | ({"torch"} if node in within else set())
-                assert name.partition(".")[0] in known, name
+def imported(file: Path) -> set[str]:
+    """The packages that it imports; PyTorch only if that is outside functions."""
+    tree = ast.parse(file.read_text())
+    within = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+    }
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            continue
+        packages = {module.partition(".")[0] for module in modules}
+        names |= packages - ({"torch"} if node in within else set())
+    return names
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.parent.name)
+def test_nothing_but_the_standard_library_is_imported(folder: Path) -> None:
+    """And PyTorch where a function is called that has it already; in a system's folder, core's
+    modules."""
+    ours = {file.stem for place in (folder, INJECTED) for file in place.glob("*.py")}
+    for file in folder.glob("_dltune_torch*.py"):
+        assert imported(file) <= sys.stdlib_module_names | ours | {"_dltune_report"}, file
 
 
 def test_who_only_imports_it_is_left_alone(tmp_path: Path) -> None:

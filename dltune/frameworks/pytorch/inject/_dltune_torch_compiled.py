@@ -11,6 +11,7 @@ import importlib
 import itertools
 import math
 import operator
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
@@ -18,7 +19,14 @@ from typing import Any
 
 BUDGETS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)  # of what it would keep
 LONGEST = 60.0  # seconds of asking for them, in a process
+PARTITIONERS = "torch._functorch.partitioners"
 _CHOOSE = "choose_saved_values_set"
+
+
+def without_cache() -> None:
+    """Have no divided graph taken from PyTorch's cache, because dltune does not see its division.
+    This is a variable, because PyTorch has its configuration by thread."""
+    os.environ["TORCHINDUCTOR_AUTOGRAD_CACHE"] = "0"
 
 
 def runs(roots: Sequence[Any]) -> list[int]:
@@ -46,7 +54,7 @@ class Ladders:
         self.failed = ""
 
     def graphs(self, runs: Sequence[int]) -> list[dict[str, Any]]:
-        """As `documents/compiled.py` has them: those of a step, which runs each so often."""
+        """As `schemas/compiled.py` has them: those of a step, which runs each so often."""
         if len(runs) != len(self._graphs) and not self.failed:
             self.failed = (
                 f"a step runs only {len(runs)} of {len(self._graphs)} compiled graphs: the others "
@@ -65,7 +73,7 @@ class Ladders:
             self._left -= time.monotonic() - began
             return saved
 
-        self.failed = _divided_by(partitioners, choose)
+        self.failed = replace_choice(partitioners, choose)
 
     def _ladder(
         self,
@@ -77,9 +85,9 @@ class Ladders:
         saved: Any,
     ) -> dict[str, Any]:
         until = time.monotonic() + self._left
-        division = _Division(partitioners, graph, info)
+        division = Division(partitioners, graph, info)
         rungs = [(own, *division.under(saved))]
-        with _keeping_drawn(graph):
+        with keeping_drawn(graph):
             for budget in BUDGETS:
                 if budget >= own or time.monotonic() > until:
                     continue
@@ -90,35 +98,10 @@ class Ladders:
         return {"work": division.work(division.nodes), "rungs": rungs}
 
 
-def enforce(
-    partitioners: ModuleType, planned: float, did: Callable[[], None], left: Callable[[str], None]
-) -> None:
-    """Have the compiler keep the `planned` part, but random numbers whole: by itself it has others
-    drawn again, with which gradients are wrong (seen in 2.13). Where it still would, it keeps more,
-    as the ladder tells. `did`: a graph was divided so; `left`: one was not, and why."""
-
-    def choose(plain: Callable[..., Any], graph: Any, info: Any, own: float) -> Any:
-        try:
-            division = _Division(partitioners, graph, info)
-            for budget in reversed(BUDGETS):
-                if planned <= budget < own:
-                    with _keeping_drawn(graph):
-                        saved = plain(graph, info, memory_budget=budget)
-                    if not division.draws_again(saved):
-                        did()
-                        return saved
-            did()
-        except Exception as error:  # as it is, it can be compiled
-            left(f"dltune cannot analyse a graph: {type(error).__name__}: {error}")
-        return plain(graph, info, memory_budget=own)
-
-    if why := _divided_by(partitioners, choose):
-        left(why)
-
-
-def _divided_by(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
-    """Have `choose` called in place of what decides which values are kept, with that, a graph,
-    what is known of it, and the script's budget. Why it cannot be; empty: it is."""
+def replace_choice(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
+    """Have `choose` called in place of the function that decides which values are kept, with that
+    function, a graph, what is known of it, and the script's budget. Return why it cannot be called;
+    empty: it is."""
     plain = getattr(partitioners, _CHOOSE, None)
     if plain is None:
         return "the compiler of this version of PyTorch does not report which values it keeps"
@@ -132,7 +115,8 @@ def _divided_by(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
 
 
 @contextlib.contextmanager
-def _keeping_drawn(graph: Any) -> Iterator[None]:
+def keeping_drawn(graph: Any) -> Iterator[None]:
+    """Have the compiler keep results of random numbers, whatever its budget."""
     policy = importlib.import_module("torch.utils.checkpoint").CheckpointPolicy.MUST_SAVE
     drawn = [node for node in graph.nodes if _draws(node)]
     # of one that gives out several tensors these are what can be kept
@@ -175,7 +159,7 @@ def _draws(node: Any) -> bool:
     return True
 
 
-class _Division:
+class Division:
     """A graph of both passes, and what comes of it where some of its values are kept."""
 
     def __init__(self, partitioners: Any, graph: Any, info: Any) -> None:

@@ -15,7 +15,7 @@ from _dltune_torch_kinds import kind_of
 
 
 class Modules:
-    """`layers`: those that have no layers within them, as `documents/calls.py` has them, in the
+    """`layers`: those that have no layers within them, as `schemas/calls.py` has them, in the
     order in which they end. `number`: of a tensor's storage; `at`: of the call that comes next."""
 
     def __init__(

@@ -1,18 +1,143 @@
-"""Inside the job's Python: one step as PyTorch called it, with what was in memory until when."""
+"""Inside the job's Python: one step as PyTorch called it, with what was in memory until when.
+
+Of a script that compiles what it trains, the bytes of both passes are recorded instead.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 # beside this file
-from _dltune_torch_calls import Calls, allocated, name_of
+from _dltune_torch import at_each_step
+from _dltune_torch_calls import Calls, allocated, name_of, note_hooks
+from _dltune_torch_compiled import PARTITIONERS, Ladders, runs, without_cache
 from _dltune_torch_modules import Modules
+from _dltune_torch_steps import (
+    WARM,
+    Allocator,
+    Around,
+    Tell,
+    has_compiled,
+    obstacle,
+    step_hook,
+    teller,
+)
 
 LONGEST = 20.0  # seconds of looking who still has what: of each call at all that lives
+_MOST = 16  # steps that are recorded, until one has a forward pass: optimizers may step in turn
+_UNCOUNTED = {
+    **dict.fromkeys(("live", "forward", "between", "backward", "passes"), 0),
+    "graphs": [],
+    "failed": "the job does not use PyTorch's own allocator",
+}
+
+
+def start(
+    _: Mapping[str, Any], interpreter: Any
+) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
+    """Return modules of the job and the functions to call after their import."""
+    without_cache()
+    ladders = Ladders()
+    tell = teller(interpreter)
+
+    def record(torch: ModuleType) -> None:
+        note_hooks(torch)
+        recorded = _Recorded(torch, ladders, tell)
+        at_each_step(torch, after=step_hook(torch, recorded, recorded.fail))
+
+    return [("torch", record), (PARTITIONERS, ladders.watch)], {}
+
+
+class _Recorded:
+    """One step, once the first ones have run."""
+
+    def __init__(self, torch: ModuleType, ladders: Ladders, tell: Tell) -> None:
+        self._torch, self._ladders, self._tell = torch, ladders, tell
+        self._steps = self._empty = 0
+        self._around: Around | None = None
+        self._passes: _Passes | None = None
+
+    def fail(self, _: str) -> None:
+        """A profile without it tells that it has none."""
+        if self._passes:
+            self._passes.end()
+        if self._around:
+            self._around.exit()
+
+    def __call__(self) -> None:
+        self._steps += 1
+        if self._passes:
+            if step := self._passes.step_ends():
+                graphs = self._ladders.graphs(self._passes.runs)
+                step |= {"graphs": graphs, "failed": self._ladders.failed}
+                self._tell({"type": "compiled", "step": step})
+                self._passes = None
+        elif self._steps == WARM and has_compiled(self._torch):
+            if allocator := Allocator.counting():
+                self._passes = _Passes(self._torch, allocator)
+            else:
+                self._tell({"type": "compiled", "step": _UNCOUNTED})
+        elif self._steps == WARM and not obstacle(self._torch):
+            allocator = Allocator.counting()
+            context = recording(
+                self._torch,
+                allocator.peak if allocator else lambda: 0,
+                allocator.live if allocator else lambda: 0,
+            )
+            around = Around(self._torch, context)
+            around.enter()
+            self._around = around
+        elif self._around and not self._around.is_inmost():
+            self._around.context.failed = "the script uses a dispatch mode inside the step"
+        elif self._around:
+            around, self._around = self._around, None
+            around.exit()
+            if not around.context.has_forward and self._empty < _MOST:
+                self._empty += 1
+                self._steps = WARM - 1
+            elif not around.context.failed:
+                self._tell({"type": "calls", "step": around.context.told(Allocator.is_counted)})
+
+
+class _Passes:
+    """Bytes within the second step from now: of the first, gradients are from before."""
+
+    def __init__(self, torch: Any, allocator: Allocator) -> None:
+        self._torch, self._allocator = torch, allocator
+        self._began: list[tuple[int, int]] = []  # of backward passes: the most before, and then
+        self.runs: list[int] = []
+        self._plain = torch.autograd._engine_run_backward
+        torch.autograd._engine_run_backward = self._backward
+
+    def _backward(self, *args: Any, **kwargs: Any) -> Any:
+        self._began.append((self._allocator.peak(), self._allocator.live()))
+        with contextlib.suppress(Exception):  # else it is told that a step runs none
+            self.runs = runs(args[0])
+        return self._plain(*args, **kwargs)
+
+    def end(self) -> None:
+        self._torch.autograd._engine_run_backward = self._plain
+
+    def step_ends(self) -> dict[str, Any] | None:
+        """As `schemas/compiled.py` has it, once it is known."""
+        if not self._allocator.counts_all:
+            self._allocator.count_all(self._torch)
+            self._began.clear()
+            return None
+        self.end()
+        live = self._allocator.live()
+        most, between = self._began[0] if self._began else (live, live)
+        return {
+            "live": live,
+            "forward": most,
+            "between": between,
+            "backward": self._allocator.peak(),
+            "passes": len(self._began),
+        }
 
 
 class _Storage:

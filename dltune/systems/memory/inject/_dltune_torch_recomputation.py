@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-# beside this file
+# of dltune's core
 from _dltune_torch_calls import Calls, name_of
 
 # of Python's, for a group that is computed again for another; and for all else
