@@ -73,7 +73,7 @@ def mine():
 
 if way in ("readahead", "no readahead", "hints"):
     import lmdb
-    from dltune.systems.lmdb.reader import ReadAhead
+    from dltune.systems.lmdb import ReadAhead
     import numpy
     from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()
@@ -81,7 +81,7 @@ if way in ("readahead", "no readahead", "hints"):
     if way == "hints":
         ahead = ReadAhead(path, mine(), ahead=told["ahead"])
 else:
-    from dltune.systems.lmdb.reader import Options, Reader
+    from dltune.systems.lmdb import Options, Reader
     import numpy
     from dltune.systems.lmdb.reader import fetch_binding
     fetch_binding.load()

@@ -57,7 +57,7 @@ def values():
 
     with lmdb.open(args.database, readonly=True, lock=False) as env, env.begin() as txn:
         if args.by == "hints":
-            from dltune.systems.lmdb.reader import ReadAhead
+            from dltune.systems.lmdb import ReadAhead
 
             keys = ReadAhead(args.database, positions(env.stat()["entries"])).keys()
         else:
@@ -85,7 +85,7 @@ def examples():
         data = dataset(args.database, batch=BATCH, shuffle=args.shuffle)
         yield from data.map(decode_strings).prefetch(2)
     elif args.by == "keras":
-        from dltune.systems.lmdb.reader import Records
+        from dltune.systems.lmdb import Records
         from dltune.systems.lmdb.reader.tensorflow import Batches
 
         batches = Batches(Records(args.database), decode, batch=BATCH, shuffle=args.shuffle)

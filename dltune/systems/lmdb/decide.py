@@ -117,7 +117,7 @@ def _follow(access: Access, ahead: int, fits: bool, path: str, reasons: list[str
         return "whole"
     reasons.append(
         f"{path}: the next offset of a shuffled job cannot be predicted from outside, and the file "
-        "does not fit into memory: use dltune.io.ReadAhead or dltune.io.Reader in the job"
+        "does not fit into memory: use ReadAhead or Reader of dltune.systems.lmdb in the job"
     )
     return None
 

@@ -31,6 +31,7 @@ class IoPlanner(Planner[IoPlan]):
     summary = "Plan how data files are read: read-ahead hints, and settings of dltune's reader."
     example = "dltune plan io report.json"
     section = IoPlan
+    tables = ("files",)
 
     def faults(self, section: IoPlan, plan: Plan) -> Iterator[str]:
         return io.faults(section)
@@ -49,7 +50,7 @@ class IoPlanner(Planner[IoPlan]):
         """REPORT is from dltune io-report, on a job or on a file (--file).
 
         dltune run --plan then gives the kernel read-ahead hints while the unmodified job runs. A
-        job that reads with dltune.io.Reader also takes its reader settings from the plan.
+        job that reads with dltune.systems.lmdb.Reader also takes its reader settings from the plan.
         """
         from dltune.schemas import io as documents
         from dltune.system import topology
@@ -64,7 +65,7 @@ class IoPlanner(Planner[IoPlan]):
         return _Enforced(section, run)
 
     def apply(self, section: IoPlan, plan: Plan, machine: Machine) -> Callable[[], None]:
-        """For what reads by dltune.io; hints for other readers need `dltune run`."""
+        """For what reads by dltune.systems.lmdb; hints for other readers need `dltune run`."""
         from dltune.systems.lmdb.reader.planned import use
 
         return lambda: use(section)
@@ -106,7 +107,7 @@ class _Enforced(Enforcement):
         if not any(file.follow for file in self._section.files):
             self._say(
                 "the plan has no read-ahead hints; it only changes jobs that read with "
-                "dltune.io.Reader"
+                "dltune.systems.lmdb.Reader"
             )
         return followed(self._section, pid, self._say)
 

@@ -17,7 +17,7 @@ Follow = Literal["ahead", "whole"]
 
 
 class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of `dltune.io.Reader`. Sizes are in bytes.
+    """Options of `dltune.systems.lmdb.Reader`. Sizes are in bytes.
 
     `node`: true if one process of a node reads for all its ranks, through shared memory.
     `direct`: true to read with `O_DIRECT`, without the page cache.
@@ -42,7 +42,8 @@ class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `path`: the file.
     `access`: order in which the job needs its records.
-    `reader`: options for a job that reads with `dltune.io`; null for a file that is not LMDB.
+    `reader`: options for a job that reads with `dltune.systems.lmdb`; null for a file that
+      is not LMDB.
     `ahead`: bytes of read-ahead hints; 0 for none.
     `follow`: action of `dltune run` for an unmodified job: `ahead`: hints ahead of its read
       position; `whole`: read the whole file once; null: nothing.

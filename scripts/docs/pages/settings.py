@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dltune.frameworks.capabilities import framework
 from dltune.plan.settings.setting import Setting
-from dltune.plan.settings.space import SPACE
+from dltune.plan.settings.space import SPACE, joins
 from pages.markdown import bullet, code, escaped, paragraph
 
 _INTRODUCTION = """
@@ -37,8 +37,8 @@ def _lines(setting: Setting) -> list[str]:
     if setting.helps:
         lines.append(f"Helps: {escaped(setting.helps)}")
     lines += [f"{code(value)}: {escaped(text)}." for value, text in setting.meanings.items()]
-    if setting.joins:
-        lines.append(f"Tried together with: {', '.join(map(_linked, setting.joins))}.")
+    if others := joins(setting):
+        lines.append(f"Tried together with: {', '.join(map(_linked, others))}.")
     return [bullet(line) for line in [*lines, f"Source: {escaped(setting.source)}."]]
 
 

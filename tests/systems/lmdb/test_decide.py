@@ -33,8 +33,8 @@ from dltune.schemas.io import (
     Watch,
 )
 from dltune.system import topology
+from dltune.systems.lmdb import Options, ReadAhead, Reader
 from dltune.systems.lmdb.decide import decide
-from dltune.systems.lmdb.reader import Options, ReadAhead, Reader
 from dltune.systems.lmdb.reader.planned import (
     AHEAD,
     VARIABLE,
@@ -223,7 +223,7 @@ def written(tmp_path: Path, io: Io) -> Path:
 
 JOB = """
 import os, sys
-from dltune.io import Reader, ReadAhead
+from dltune.systems.lmdb import Reader, ReadAhead
 with Reader(sys.argv[1], batch=10, iterations=20) as reader:
     size = sum(len(record.value) for records in reader for record in records)
     print(reader.options.block, reader.options.stagger, size)

@@ -45,8 +45,8 @@ def command() -> None:
 def index(file: Path, as_json: bool) -> None:
     """Store the offset of each record in an index file.
 
-    The index (data.mdb.dltune-index, next to the data file) lets dltune.io.Reader and
-    dltune.io.Records read each record directly. They make the index themselves if it is missing,
+    The index (data.mdb.dltune-index, next to the data file) lets Reader and Records of
+    dltune.systems.lmdb read each record directly. They make the index themselves if it is missing,
     and again after the data file has changed; this command makes it in advance.
     """
     from dltune.systems.lmdb.format.index import Index

@@ -29,10 +29,10 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
         data = dataset("train.lmdb", batch=32, shuffle=1).map(parse).prefetch(2)
         model.fit(data, steps_per_epoch=1000)
 
-    `arguments` are `dltune.io.Reader`'s. Each iterator over the dataset opens a reader of its own
-    and begins at its first iteration. Raises what `Reader` raises; what goes wrong while reading
-    comes as an error of TensorFlow's that tells it. The pipeline has a private thread pool, with a
-    thread for each core unless its options say otherwise.
+    `arguments` are those of `dltune.systems.lmdb.Reader`. Each iterator over the dataset opens a
+    reader of its own and begins at its first iteration. Raises what `Reader` raises; what goes
+    wrong while reading comes as an error of TensorFlow's that tells it. The pipeline has a private
+    thread pool, with a thread for each core unless its options say otherwise.
     """
     Reader(path, batch=batch, **arguments).close()  # wrong arguments are told here
 

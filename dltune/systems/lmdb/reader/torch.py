@@ -1,6 +1,6 @@
 """Records for PyTorch's DataLoader.
 
-`dltune.io.Records` itself is a data set for samplers of PyTorch's own:
+`dltune.systems.lmdb.Records` itself is a data set for samplers of PyTorch's own:
 
     DataLoader(Records("train.lmdb"), batch_size=32, shuffle=True, collate_fn=decode)
 

@@ -17,14 +17,15 @@ import pytest
 from making import made
 
 from dltune.base.errors import UsageError
-from dltune.systems.lmdb.reader import Options, Reader, node
+from dltune.systems.lmdb import Options, Reader
+from dltune.systems.lmdb.reader import node
 from dltune.systems.lmdb.reader.filling import Filling
 from dltune.systems.lmdb.reader.tokens import Tokens
 
 # prints what it read as JSON lines; waits for a line before each iteration when told to
 RANK = """
 import itertools, json, sys, zlib
-from dltune.io import Options, Reader
+from dltune.systems.lmdb import Options, Reader
 told = json.loads(sys.argv[1])
 options = Options(**told["options"])
 with Reader(told["path"], batch=told["batch"], shuffle=told["shuffle"], options=options,

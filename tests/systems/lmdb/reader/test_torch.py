@@ -11,7 +11,7 @@ import pytest
 from making import made
 
 from dltune.base.errors import UsageError
-from dltune.systems.lmdb.reader import Records
+from dltune.systems.lmdb import Records
 
 
 def test_records_are_pickled_by_their_path(tmp_path: Path) -> None:
