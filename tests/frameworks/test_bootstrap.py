@@ -21,7 +21,7 @@ from dltune.job.launch import BOOTSTRAP
 from dltune.native import build
 
 PACKAGE = BOOTSTRAP.parent.parent
-INJECT = PACKAGE / "tensorflow" / "inject"
+INJECT = PACKAGE / "frameworks" / "tensorflow" / "inject"
 
 
 @pytest.fixture
@@ -224,3 +224,23 @@ def test_the_library_is_another_for_another_tensorflow(plugin, tmp_path, name):
         sources, (flags, salt) = _dltune_plugin.sources(plugin.PLUGIN), plugin.arguments(folder)
         paths.add(build.library_path("plugin", sources, flags, salt))
     assert len(paths) == 2
+
+
+def test_systems_add_their_parts_to_the_plugin(tmp_path, monkeypatch):
+    monkeypatch.setattr(_dltune_plugin, "_PACKAGE", tmp_path)
+    system = tmp_path / "systems" / "waiting"
+    for name in (
+        "plugin/words.cc",
+        "plugin/tensorflow/kernel.cc",
+        "plugin/jax/call.cc",
+        "model.cc",
+    ):
+        (system / name).parent.mkdir(parents=True, exist_ok=True)
+        (system / name).touch()
+    alone = {"tensorflow": ["plugin/tensorflow/kernel.cc", "plugin/words.cc"]}
+    alone["pytorch"] = ["plugin/words.cc"]
+    for framework, names in alone.items():
+        found = _dltune_plugin.sources(PACKAGE / "frameworks" / framework / "plugin")
+        added = [source for source in found if source.is_relative_to(tmp_path)]
+        assert added == [system / name for name in names]
+        assert PACKAGE / "native" / "core" / "orders.cc" in found

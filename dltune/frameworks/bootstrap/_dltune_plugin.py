@@ -10,15 +10,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-_NATIVE = Path(__file__).resolve().parents[2] / "native"
+_PACKAGE = Path(__file__).resolve().parents[2]
+_NATIVE = _PACKAGE / "native"
 
 
 def sources(plugin: Path) -> list[Path]:
-    """Return the sources of the plugin in the folder `plugin` and of the core below it. The files
-    that take longest to compile, because they include the framework, come first."""
+    """Return the sources of the plugin in the folder `plugin`, of the core below it, and of the
+    systems: `systems/NAME/plugin`, with a folder for each framework. The files that take longest to
+    compile, because they include the framework, come first."""
+    systems, framework = _PACKAGE / "systems", plugin.parent.name
     return [
         *sorted(plugin.glob("*.cc")),
+        *sorted(systems.glob(f"*/plugin/{framework}/*.cc")),
         *sorted((_NATIVE / "core").glob("*.cc")),
+        *sorted(systems.glob("*/plugin/*.cc")),
         *sorted(_NATIVE.glob("*.h")),
     ]
 

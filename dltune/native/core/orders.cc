@@ -1,6 +1,5 @@
 #include "orders.h"
 
-#include <charconv>
 #include <cmath>
 #include <locale>
 #include <map>
@@ -10,9 +9,7 @@
 #include <sstream>
 
 #include "execution.h"
-#include "handover.h"
-#include "sequence.h"
-#include "storage.h"
+#include "order_words.h"
 
 namespace dltune {
 
@@ -25,8 +22,6 @@ namespace {
 
 // Most threads that a line may ask for: of one op, or of the framework.
 constexpr int kMaxThreads = 1 << 16;
-
-using Fields = std::vector<std::string>;
 
 // The snapshots in turn. Superseded ones are never freed: executions may still hold them, and they
 // are small beside one tensor.
@@ -63,38 +58,17 @@ int NumberOf(const std::string& key) {
   return found->second;
 }
 
+// Words of systems. They are added while other files are initialised, maybe before this one is.
+std::unordered_map<std::string, bool (*)(const Fields&)>& Words() {
+  static auto& words = *new std::unordered_map<std::string, bool (*)(const Fields&)>;
+  return words;
+}
+
 Fields Split(const std::string& text, char by) {
   Fields parts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, by);) parts.push_back(part);
   return parts;
-}
-
-// A field that holds any text: a tab, a line's end and a backslash stand behind a backslash.
-bool Unescape(const std::string& text, std::string* out) {
-  out->clear();
-  for (size_t i = 0; i < text.size(); i++) {
-    if (text[i] != '\\') {
-      *out += text[i];
-      continue;
-    }
-    if (++i == text.size()) return false;
-    const char c = text[i] == 't' ? '\t' : text[i] == 'n' ? '\n' : text[i] == '\\' ? '\\' : 0;
-    if (!c) return false;
-    *out += c;
-  }
-  return true;
-}
-
-// The whole field, and nothing else, as a number from `low` to `high`.
-template <typename T>
-bool Number(const std::string& text, T low, T high, T* out) {
-  const char* end = text.data() + text.size();
-  T value{};
-  const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec != std::errc() || read.ptr != end || value < low || value > high) return false;
-  *out = value;
-  return true;
 }
 
 bool Numbers(const std::string& text, int low, int high, std::vector<int>* out) {
@@ -192,33 +166,6 @@ bool AddCore(const Fields& field) {
   return true;
 }
 
-// Of a graph's sequence, after its signature.
-bool AddMove(const Fields& field) {
-  constexpr int kMost = 1 << 20;
-  const size_t n = field.size();
-  std::string signature;
-  Move next;
-  if (n < 3 || !Unescape(field[1], &signature)) return false;
-  const auto urgency = [&] { return Number<int64_t>(field[n - 1], 0, INT64_MAX, &next.urgency); };
-  bool good = false;
-  if (field[0] == "run") {
-    next.kind = Move::kRun;
-    good = n == 3 && Unescape(field[2], &next.node);
-  } else if (field[0] == "offload") {
-    next.kind = Move::kOffload;
-    good = n == 5 && Unescape(field[2], &next.node) && Number(field[3], 0, kMost, &next.slot) &&
-           urgency();
-  } else if (field[0] == "offloaded") {
-    next.kind = Move::kOffloaded;
-    good = n == 3 && Number(field[2], 0, kMost, &next.number);
-  } else {
-    next.kind = Move::kPrefetch;
-    good = n == 4 && Number(field[2], 0, kMost, &next.number) && urgency();
-  }
-  if (good) AddToSequence(signature, std::move(next));
-  return good;
-}
-
 bool Alternate(const Fields& field) {
   Turn snapshots;
   for (size_t i = 1; i < field.size(); i++) {
@@ -275,21 +222,6 @@ bool Understood(const Fields& field) {
     g_inter = inter;
     return true;
   }
-  if (word == "window") {
-    int64_t bytes = 0;
-    return n == 2 && Number<int64_t>(field[1], 0, INT64_MAX, &bytes) && (SetWindow(bytes), true);
-  }
-  if (word == "send") {
-    std::string receiver, tensor;
-    if (n != 3 || !Unescape(field[1], &receiver) || !Unescape(field[2], &tensor)) return false;
-    return AddToOrder(receiver, tensor), true;
-  }
-  if (word == "folder") {
-    std::string folder;
-    return n == 2 && Unescape(field[1], &folder) && (SetFolder(folder), true);
-  }
-  if (word == "run" || word == "offload" || word == "offloaded" || word == "prefetch")
-    return AddMove(field);
   if (word == "report") return Report("asked"), true;
   if (word == "totals") return SendTotals(), true;
   if (word == "detach") return Flag(field, &g_detach);
@@ -299,6 +231,7 @@ bool Understood(const Fields& field) {
     return n == 2 && Number<int64_t>(field[1], 0, INT32_MAX, &count) && (Grant(count), true);
   }
   if (word == "alternate") return n > 1 && Alternate(field);
+  if (auto system = Words().find(word); system != Words().end()) return system->second(field);
   if (word == "begin") {
     g_draft = Draft{std::make_unique<Orders>(), {}, false};
     return n == 2 && Number<int64_t>(field[1], 0, INT64_MAX, &g_draft.orders->version);
@@ -312,6 +245,25 @@ bool Understood(const Fields& field) {
 }
 
 }  // namespace
+
+OrderWord::OrderWord(const std::string& word, bool (*obey)(const Fields& field)) {
+  Words().emplace(word, obey);
+}
+
+bool Unescape(const std::string& text, std::string* out) {
+  out->clear();
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] != '\\') {
+      *out += text[i];
+      continue;
+    }
+    if (++i == text.size()) return false;
+    const char c = text[i] == 't' ? '\t' : text[i] == 'n' ? '\n' : text[i] == '\\' ? '\\' : 0;
+    if (!c) return false;
+    *out += c;
+  }
+  return true;
+}
 
 const Orders* OrdersFor(uint64_t execution) {
   static const Orders* idle = new Orders;

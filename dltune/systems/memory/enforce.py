@@ -22,7 +22,7 @@ from dltune.systems.memory.show import (
     sentences,
 )
 
-# as the plugin calls what runs again (rewrite.h)
+# as the plugin calls what runs again (plugin/tensorflow/rewrite.cc)
 AGAIN = "/dltune_again_"
 # and what has come back
 PREFETCH = "/dltune_prefetch_"

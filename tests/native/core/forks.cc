@@ -1,5 +1,5 @@
-// The job forks while its threads send, wait at the barrier and hand transfers over: `forks COUNT`. Each
-// child does what a child of a job may do at its end; one that hangs is ended by its alarm.
+// The job forks while its threads send and wait at the barrier: `forks COUNT`. Each child does what a
+// child of a job may do at its end; one that hangs is ended by its alarm.
 #include <sys/wait.h>
 
 #include <atomic>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/execution.h"
-#include "core/handover.h"
 #include "dltune_side.h"
 
 int main(int, char** arguments) {
@@ -30,18 +29,6 @@ int main(int, char** arguments) {
   threads.emplace_back([&] {
     while (!over) graph->Enter(step++);
   });
-  std::function<void()> run_over;
-  const auto handover = dltune::HandoverOf(&run_over, 1, "worker", [&](std::function<void()> call) {
-    run_over = std::move(call);
-    return true;
-  });
-  threads.emplace_back([&] {
-    const dltune::WhenOver never = [](std::function<void()>) { return true; };
-    while (!over) {
-      dltune::HandoverOf(&run_over, 1, "worker", never);
-      handover->Taken(0);
-    }
-  });
   int hung = 0, failed = 0;
   for (int i = 0; i < count; i++) {
     dltune::Grant(1);
@@ -50,8 +37,6 @@ int main(int, char** arguments) {
     if (child == 0) {
       alarm(60);
       dltune::Send([] { return std::string(R"({"type":"complaint","text":"from a child"})"); });
-      handover->Taken(0);
-      run_over();
       dltune::CloseAll();
       dltune::Report("exit");
       dltune::Flush();

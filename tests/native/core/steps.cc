@@ -4,8 +4,8 @@
 // recorded and steered, how many ops were described, and what their keys were. Messages to dltune stand
 // between. The job's own number of threads is 8, or as "own N" says; "threads end" with each change from
 // then on.
-#include "pytorch/plugin/step.h"
-#include "pytorch/plugin/width.h"
+#include "frameworks/pytorch/plugin/step.h"
+#include "frameworks/pytorch/plugin/width.h"
 
 #include <unistd.h>
 

@@ -2,114 +2,39 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import native_programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_programs import CORE, MEMORY, PACKAGE, THREADS
+from order_lines import MACHINE, VALID, answers, asked, mutated, require_answered
 
-import dltune.native
-from dltune.job.orders import Orders, encoded
-from dltune.native.build import compiler
+from dltune.job.orders import Orders
 from dltune.schemas.sections.threads import Candidate
 
-HERE = Path(__file__).parent
-NATIVE = Path(dltune.native.__file__).parent
-MACHINE = ["core\t0\t0", "core\t1\t1", "cores"]
-VALID = [
-    "begin\t7",
-    "events\t1",
-    "discover\t0",
-    "serial\t0",
-    "admission\t1",
-    "hyperthreads\t1",
-    "barrier\t0",
-    "small\t1e-05",
-    "target\t00ff",
-    "counter\t0\t1\t0\t0\t1",
-    "default\t2\t0,1",
-    "op\tMatMul\t2\t0,1",
-    "corun\tConv2D\t0.5\t2:0:0.25\t1:1:0.5\t2:1:0.25",
-    "end",
-    "alternate\t7\t7",
-    "uniform\t2\t0",
-    "count\t1",
-    "detach\t1",
-    "grant\t3",
-    "folder\t/somewhere",
-    "run\t00ff\tlayer/Conv2D",
-    "offload\t00ff\tlayer/Conv2D\t0\t4",
-    "offloaded\t00ff\t0",
-    "prefetch\t00ff\t0\t9",
-]
+STEP = PACKAGE / "frameworks" / "pytorch" / "plugin" / "step.cc"  # needs no PyTorch
 
 
-MEMORY, THREADS = "address,undefined", "thread"
-# those of handovers.cc
-FAULTS = ("none", "cancelled", "failed", "partial", "repeated", "together", "receiver")
-FLAGS = ["-std=c++17", "-O0", "-g1", "-pthread", "-Wall", "-Wextra", f"-I{NATIVE}"]
-# what an adapter has that needs no framework, for the programs that test it
-ADAPTERS = {"steps": [f"-I{NATIVE.parent}", NATIVE.parent / "pytorch" / "plugin" / "step.cc"]}
+def run(name: str, sanitizer: str, *arguments: object) -> tuple[str, str]:
+    return native_programs.run(CORE / f"{name}.cc", sanitizer, *arguments)
 
 
-@functools.cache
-def core(sanitizer: str) -> list[str | Path]:
-    """The core, compiled with a sanitizer, and the command that links it to a test program."""
-    folder = Path(tempfile.mkdtemp(prefix="dltune-core-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    command = [*compiler(), *FLAGS, f"-fsanitize={sanitizer}"]
-    (folder / "empty.cc").write_text("int main() { return 0; }\n")
-    empty = [*command, "-o", folder / "empty", folder / "empty.cc"]
-    if subprocess.run(empty, capture_output=True).returncode != 0:
-        pytest.skip(f"{command[0]} has no -fsanitize={sanitizer} here")
-    sources = sorted((NATIVE / "core").glob("*.cc"))
-    subprocess.run([*command, "-c", *sources], cwd=folder, check=True)
-    return [*command, *sorted(folder.glob("*.o"))]
-
-
-@functools.cache
-def program(name: str, sanitizer: str) -> Path:
-    """One of the test programs."""
-    linked = core(sanitizer)
-    made = Path(linked[-1]).parent / name
-    # what a program has in an interpreter's place is found by its name
-    sources = [HERE / f"{name}.cc", *ADAPTERS.get(name, ())]
-    subprocess.run([*linked, "-rdynamic", "-o", made, *sources], check=True)
-    return made
-
-
-def run(name: str, sanitizer: str, *arguments: object, told: bytes = b"") -> tuple[str, str]:
-    """What it said on standard output and standard error. It ended well, with nothing reported."""
-    command = [str(program(name, sanitizer)), *map(str, arguments)]
-    if sanitizer == THREADS and (setarch := shutil.which("setarch")):
-        # its shadow memory has no room for what newer kernels' randomisation spreads about
-        command = [setarch, "-R", *command]
-    done = subprocess.run(command, input=told, capture_output=True, timeout=550)
-    said, errors = done.stdout.decode("latin-1"), done.stderr.decode(errors="replace")
-    assert done.returncode == 0, errors + said[-2000:]
-    assert "Sanitizer" not in errors, errors
-    assert "runtime error" not in errors, errors
-    return said, errors
-
-
-def answers(lines: Sequence[str]) -> list[str]:
-    said, _ = run("obey", MEMORY, told=encoded(lines))
-    return said.split("\n")[: len(lines)]
-
-
-def asked(key: str) -> str:
-    return "?" + key.encode("latin-1").hex()
+def stepped(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The messages of steps under orders."""
+    told = "".join(f"{line}\n" for line in lines).encode()
+    said, _ = native_programs.run(CORE / "steps.cc", MEMORY, told=told, parts=(STEP,))
+    return list(map(json.loads, said.splitlines()))
 
 
 def test_numbers_have_a_point_whatever_the_jobs_locale(tmp_path: Path) -> None:
@@ -177,57 +102,6 @@ def test_a_child_that_is_forked_at_any_time_ends():
     assert "from a child" not in said
 
 
-@pytest.mark.parametrize("runs", [50, pytest.param(1000, marks=pytest.mark.proof)])
-@pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_transfers_are_handed_over_in_order_and_never_kept_back(fault, sanitizer, runs):
-    """Whatever strikes their runs, and nothing of these is left."""
-    _, errors = run("handovers", sanitizer, fault, runs)
-    assert f"{runs} runs, 0 out of order, 0 kept back, 0 left" in errors
-
-
-@pytest.mark.parametrize("ends", [10, pytest.param(1000, marks=pytest.mark.proof)])
-def test_a_process_ends_while_transfers_are_handed_over(ends):
-    for moment in range(ends):
-        run("handovers", MEMORY, "exit", moment)
-
-
-def test_a_handover_is_known_until_its_run_is_over_and_not_stuck_too_soon():
-    """2,000 others come meanwhile, none of them over."""
-    _, errors = run("patience", MEMORY, 0)
-    assert "stuck at once: 0, looks: 4, known: 1, went: 0" in errors
-
-
-@pytest.mark.proof
-def test_what_waits_for_ever_goes_after_ten_seconds():
-    said, errors = run("patience", MEMORY, 60)
-    assert "went: 1" in errors
-    assert said.count("transfers waited ten seconds") == 1
-
-
-@pytest.mark.parametrize("sanitizer", [THREADS, MEMORY])
-def test_tensors_leave_for_a_file_and_come_back(tmp_path, sanitizer):
-    """Four at a time, of four sizes; the file has room for four of each, and no name. Of those
-    that wait the most urgent goes first."""
-    _, errors = run("copies", sanitizer, tmp_path, 200)
-    wrong, size, order = re.fullmatch(
-        r"(\d+) wrong, (\d+) bytes, order ([\d ]+)\n", errors
-    ).groups()
-    assert wrong == "0"
-    assert int(size) <= 4 * (1 + 4096 + 70001 + 300000) + 1
-    assert order == "1 2 2 5 9"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_why_there_is_no_file_is_told(tmp_path):
-    folder = tmp_path / "gone"
-    done = subprocess.run(
-        [program("copies", MEMORY), folder, "1"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 3
-    assert f"cannot make the tensor file in {folder}: No such file" in done.stderr
-
-
 def test_what_was_seen_of_ops_outlives_their_snapshot():
     """x and y disturb each other; z is not x for standing in its place. Of three snapshots the
     second alone admits onto second hardware threads."""
@@ -286,17 +160,10 @@ def test_a_snapshot_with_a_line_that_is_not_understood_is_not_obeyed(line):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_any_text_is_answered(data):
-    """Mutations of a valid conversation: nothing crashes, and the answer to the last valid snapshot
-    is right whatever came before."""
-    pieces = st.sampled_from([*"\t,:\\-.0129e", "99999999999999999999", "nan", "begin", "end", "é"])
-    lines = []
-    for line in data.draw(st.lists(st.sampled_from(VALID), max_size=40)):
-        at = data.draw(st.integers(0, len(line)))
-        lines.append(line[:at] + data.draw(pieces) + line[at + data.draw(st.integers(0, 2)) :])
-    last = ["begin\t99", "op\tMatMul\t2\t1", "end", asked("MatMul")]
-    assert answers([*MACHINE, *lines, *last])[-4:] == ["", "", "", "99 2"]
+@given(mutated(VALID))
+def test_any_text_is_answered(lines):
+    """Mutations of a valid conversation."""
+    require_answered(lines)
 
 
 @settings(max_examples=40, deadline=None)
@@ -321,11 +188,10 @@ def steps(names: str, *orders: str) -> tuple[list[dict], dict[str, str]]:
     """What is told of steps of these names under orders: records of executions by the name of their
     graph, of steps by their own; and the signatures of graphs by name."""
     lines = [*MACHINE, *orders, *(f"step {name}" for name in names)]
-    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
     graphs: dict[int, str] = {}
     signatures: dict[str, str] = {}
     found = []
-    for message in map(json.loads, said.splitlines()):
+    for message in stepped(lines):
         if message["type"] == "graph":
             name = graphs[message["id"]] = message["nodes"][-1][1][0]
             signatures[name] = message["signature"]
@@ -388,8 +254,7 @@ def test_ops_that_get_the_jobs_own_number_are_not_heard() -> None:
     orders = [f"target\t{signature('A')}", "op\tAforward()\t2\t0,1", "default\t2\t0,1"]
     ran = ["own 2", *["step A"] * 3, "own 3", "step A"]
     lines = [*MACHINE, "begin\t2", *orders, "end", *ran]
-    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
-    messages = list(map(json.loads, said.splitlines()))
+    messages = stepped(lines)
     wanted = [one["wanted"] for one in messages if one["type"] == "step"]
     assert wanted == [[1, 0, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1]]
     assert sum(one["type"] == "execution" for one in messages) == 3  # they count all the same
@@ -408,17 +273,15 @@ def test_teams_have_one_size_where_threads_end_with_each_other_one() -> None:
 
 def test_teams_follow_the_jobs_own_number() -> None:
     lines = [*MACHINE, *recorded("A")[:-1], "op\tAbackward()\t3\t0,1,2", "end", "threads end"]
-    told = "\n".join([*lines, "step A", "step A", "own 6", "step A", ""])
-    said, _ = run("steps", MEMORY, told=told.encode())
-    messages = [one for one in map(json.loads, said.splitlines()) if one["type"] == "execution"]
+    told = stepped([*lines, "step A", "step A", "own 6", "step A"])
+    messages = [one for one in told if one["type"] == "execution"]
     assert [one["events"][-1][2] for one in messages] == [8, 6]
 
 
 def test_ops_of_the_backward_pass_are_told_with_those_that_they_are_of() -> None:
     """Three of them, by the numbers of autograd's nodes; all wait for the one before."""
     lines = [*MACHINE, *DISCOVER, "step A"]
-    said, _ = run("steps", MEMORY, told="".join(f"{line}\n" for line in lines).encode())
-    (graph,) = (one for one in map(json.loads, said.splitlines()) if one["type"] == "graph")
+    (graph,) = (one for one in stepped(lines) if one["type"] == "graph")
     waits = [node[3] for node in graph["nodes"]]
     assert waits == [[], [0, 0], [1, 0], [2, 0], *([place] for place in range(3, OPS - 1))]
 

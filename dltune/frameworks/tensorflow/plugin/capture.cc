@@ -1,15 +1,13 @@
 #include "capture.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "../../../native/core/channel.h"
 #include "../../../native/core/child.h"
-#include "../../../native/core/handover.h"
-#include "rewrite.h"
+#include "graph_pass.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
@@ -46,15 +44,6 @@ uint64_t HashText(const std::string& text) {
 bool Contains(const std::string& text, std::initializer_list<const char*> parts) {
   return std::any_of(parts.begin(), parts.end(),
                      [&](const char* part) { return text.find(part) != std::string::npos; });
-}
-
-// Kernels that can wait for another kernel, for Python or for another process. Holding them up, or
-// others behind them, could deadlock the job.
-bool MayWait(const std::string& type) {
-  return Contains(type, {"Iterator", "Dataset", "Queue", "PyFunc", "Optional", "Barrier", "Reader",
-                         "Staging", "Stage", "Unstage", "Collective", "Horovod", "Nccl", "Mutex",
-                         "Save", "Restore", "_Send", "_Recv", "HostSend", "HostRecv", "Remote",
-                         "Rpc", "PartitionedCall", "While", "Print", "Summary"});
 }
 
 std::string Short(const AttrValue& value) {
@@ -171,61 +160,21 @@ std::string Signature(const tensorflow::Graph& graph) {
   return text;
 }
 
-// "/job:worker/task:0" of a device's whole name.
-std::string TaskOf(const std::string& device) {
-  DeviceNameUtils::ParsedName name;
-  if (!DeviceNameUtils::ParseFullName(device, &name) || !name.has_job) return "";
-  return "/job:" + name.job + "/task:" + std::to_string(name.has_task ? name.task : 0);
+// Passes of systems. They are added while other files are initialised, maybe before this one is.
+std::vector<std::pair<GraphPass::Stage, GraphPass::Run>>& Passes() {
+  static auto& passes = *new std::vector<std::pair<GraphPass::Stage, GraphPass::Run>>;
+  return passes;
 }
 
-// The tensor's name without the number of its edge, "edge_12_weights/read".
-std::string TensorOf(const std::string& rendezvous) {
-  size_t at = rendezvous.rfind("edge_", 0) == 0 ? 5 : 0;
-  while (at && at < rendezvous.size() && isdigit(rendezvous[at])) at++;
-  return at && at < rendezvous.size() && rendezvous[at] == '_' ? rendezvous.substr(at + 1)
-                                                               : rendezvous;
-}
-
-// The nodes that run once in each step, and soon: nothing before them waits for another kernel,
-// another process, or a loop's turn.
-std::set<const tensorflow::Node*> Prompt(const tensorflow::Graph& graph) {
-  std::set<const tensorflow::Node*> prompt;
-  std::vector<tensorflow::Node*> order;
-  GetReversePostOrder(graph, &order);
-  for (const tensorflow::Node* node : order) {
-    if (!node->IsSend() && (node->IsControlFlow() || MayWait(node->type_string()))) continue;
-    bool all = true;
-    for (const Edge* edge : node->in_edges())
-      all = all && (!edge->src()->IsOp() || prompt.count(edge->src()));
-    if (all) prompt.insert(node);
-  }
-  return prompt;
-}
-
-// Numbers what this graph sends to other tasks in the planned order. What cannot come promptly is
-// left out: what comes before it would wait for it, and it perhaps for them.
-void NumberSends(tensorflow::Graph* graph) {
-  if (!HasOrders()) return;
-  const std::set<const tensorflow::Node*> prompt = Prompt(*graph);
-  // by receiver; equal ranks by the number of their nodes
-  std::map<std::string, std::map<std::pair<int, int>, tensorflow::Node*>> ranked;
-  for (tensorflow::Node* node : graph->op_nodes()) {
-    if (node->type_string() != "_Send" || !prompt.count(node)) continue;
-    const std::string receiver = TaskOf(Text(*node, "recv_device"));
-    if (receiver.empty() || receiver == TaskOf(Text(*node, "send_device"))) continue;
-    const int rank = RankOf(receiver, TensorOf(Text(*node, "tensor_name")));
-    if (rank >= 0) ranked[receiver][{rank, node->id()}] = node;
-  }
-  for (auto& [receiver, sends] : ranked) {
-    int64_t place = 0;
-    for (auto& [rank, node] : sends) node->AddAttr(kPlace, place++);
-  }
+void RunPasses(GraphPass::Stage stage, tensorflow::Graph* graph, const std::string& signature) {
+  for (auto& [its, run] : Passes())
+    if (its == stage) run(graph, signature);
 }
 
 void Capture(const std::string& device, const std::string& function, tensorflow::Graph* graph) {
   auto mine = std::make_unique<dltune::Graph>();
   mine->signature = Signature(*graph);
-  Rewrite(graph, mine->signature, MayWait);
+  RunPasses(GraphPass::kRewrite, graph, mine->signature);
   std::unordered_map<int, int> index;  // node id -> index
   for (tensorflow::Node* node : graph->op_nodes()) {
     auto copy = std::make_unique<dltune::Node>();
@@ -241,7 +190,7 @@ void Capture(const std::string& device, const std::string& function, tensorflow:
   }
   dltune::Graph* kept = AddGraph(std::move(mine));
   if (!kept) return;
-  NumberSends(graph);
+  RunPasses(GraphPass::kMark, graph, kept->signature);
   std::vector<Json> nodes;
   for (tensorflow::Node* node : graph->op_nodes()) {
     const int i = index[node->id()];
@@ -299,6 +248,20 @@ class CapturePass : public GraphOptimizationPass {
 REGISTER_OPTIMIZATION(OptimizationPassRegistry::POST_PARTITIONING, 1 << 20, CapturePass);
 
 }  // namespace
+
+GraphPass::GraphPass(Stage stage, Run run) { Passes().emplace_back(stage, run); }
+
+bool MayWait(const std::string& type) {
+  return Contains(type, {"Iterator", "Dataset", "Queue", "PyFunc", "Optional", "Barrier", "Reader",
+                         "Staging", "Stage", "Unstage", "Collective", "Horovod", "Nccl", "Mutex",
+                         "Save", "Restore", "_Send", "_Recv", "HostSend", "HostRecv", "Remote",
+                         "Rpc", "PartitionedCall", "While", "Print", "Summary"});
+}
+
+bool IsStateful(const tensorflow::Node& node) {
+  const auto& reads = node.input_types();
+  return node.op_def().is_stateful() || std::any_of(reads.begin(), reads.end(), IsRefType);
+}
 
 Node* NodeOf(const OpKernel& kernel) {
   const int64_t mark = MarkOf(kernel);

@@ -11,10 +11,6 @@ namespace dltune {
 // not do: addresses are used again.
 Node* NodeOf(const tensorflow::OpKernel& kernel);
 
-// Attribute of a send that goes in a planned order: its place among all that its graph sends to the
-// receiver. It stands in the graph itself, for it may be another process that runs it.
-constexpr char kPlace[] = "_dltune_place";
-
 // The number of the graph to which a kernel belongs, one of its own in all processes; -1: of none.
 int64_t GraphOf(const tensorflow::OpKernel& kernel);
 
@@ -24,8 +20,5 @@ std::string DescribeInputs(tensorflow::OpKernelContext* context);
 
 // The same for a cluster, with its name: XLA compiles it once for each.
 uint64_t HashCluster(const tensorflow::OpKernel& kernel, tensorflow::OpKernelContext* context);
-
-// Puts a send that waits for its turn in the place of TensorFlow's own, for graphs made from now on.
-void RegisterOrderedSend();
 
 }  // namespace dltune

@@ -11,7 +11,6 @@
 #include "../../../native/core/admission.h"
 #include "../../../native/core/channel.h"
 #include "../../../native/core/child.h"
-#include "../../../native/core/handover.h"
 #include "capture.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/threadpool_device.h"
@@ -427,7 +426,6 @@ REGISTER_LOCAL_DEVICE_FACTORY("CPU", TunedFactory, 90);  // TensorFlow's own has
 DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
   static std::string complaint;
   complaint = dltune::OpenChannel(socket, hello);
-  if (dltune::HasOrders()) dltune::RegisterOrderedSend();
   return complaint.c_str();
 }
 
@@ -436,7 +434,6 @@ DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
 DLTUNE_API const char* dltune_obey(const char* line) {
   static std::string complaint;
   complaint = dltune::Obey(line);
-  if (dltune::HasOrders()) dltune::RegisterOrderedSend();
   return complaint.c_str();
 }
 

@@ -1,19 +1,24 @@
 // A graph whose nodes run in a planned order, some of them again: what reads a result later reads
 // that of the last time, so that the one before need not be kept. Some tensors leave for a file in
 // between, and come back.
-#include "rewrite.h"
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "../../../native/core/channel.h"
-#include "../../../native/core/sequence.h"
+#include "../../../../frameworks/tensorflow/plugin/graph_pass.h"
+#include "../../../../native/core/channel.h"
+#include "../sequence.h"
 
 namespace dltune {
 namespace {
+
+// What follows a node's name, and a number, where it runs again.
+constexpr char kAgain[] = "/dltune_again_";
+// And where what it gives out leaves memory, or comes back.
+constexpr char kOffload[] = "/dltune_offload_";
+constexpr char kPrefetch[] = "/dltune_prefetch_";
 
 using tensorflow::Edge;
 using tensorflow::Graph;
@@ -167,17 +172,8 @@ class Sequence {
   std::vector<Node*> leaving_;  // that the next waits for
 };
 
-}  // namespace
-
-bool IsStateful(const Node& node) {
-  const auto& reads = node.input_types();
-  return node.op_def().is_stateful() ||
-         std::any_of(reads.begin(), reads.end(),
-                     [](auto type) { return tensorflow::IsRefType(type); });
-}
-
-void Rewrite(Graph* graph, const std::string& signature,
-             const std::function<bool(const std::string&)>& waits) {
+// Where there is an order for the graph with this signature.
+void Rewrite(Graph* graph, const std::string& signature) {
   const std::vector<Move> sequence = SequenceOf(signature);
   if (sequence.empty()) return;
   const std::string here = "in the graph " + signature + " ";
@@ -214,7 +210,7 @@ void Rewrite(Graph* graph, const std::string& signature,
     Node* node = move.node.empty() ? nullptr : by_name[move.node];
     bool good = true;
     if (move.kind == Move::kRun) {
-      good = rewritten.Run(node, waits(node->type_string()));
+      good = rewritten.Run(node, MayWait(node->type_string()));
     } else if (move.kind == Move::kOffload) {
       good = rewritten.Leave(node, move.slot, move.urgency);
     } else if (move.kind == Move::kOffloaded) {
@@ -228,4 +224,7 @@ void Rewrite(Graph* graph, const std::string& signature,
   }
 }
 
+const GraphPass g_rewrite(GraphPass::kRewrite, Rewrite);
+
+}  // namespace
 }  // namespace dltune

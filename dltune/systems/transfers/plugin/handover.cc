@@ -7,8 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "channel.h"
-#include "child.h"
+#include "../../../native/core/channel.h"
+#include "../../../native/core/child.h"
+#include "../../../native/core/order_words.h"
 
 namespace dltune {
 namespace {
@@ -21,6 +22,7 @@ constexpr int64_t kBytesOfPatience = 10 << 20;
 std::mutex g_mu;
 auto& g_ranks = *new std::unordered_map<std::string, std::unordered_map<std::string, int>>;
 int64_t g_window = 1 << 20;
+void (*g_when_ordered)() = nullptr;
 
 using Place = std::tuple<const void*, int64_t, std::string>;  // run, graph, receiver
 auto& g_handovers = *new std::map<Place, std::shared_ptr<Handover>>;
@@ -54,6 +56,21 @@ void Forget(const Place& place) {
   }
   over->Open();
 }
+
+const OrderWord g_window_word("window", [](const Fields& field) {
+  int64_t bytes = 0;
+  return field.size() == 2 && Number<int64_t>(field[1], 0, INT64_MAX, &bytes) &&
+         (SetWindow(bytes), true);
+});
+
+const OrderWord g_send_word("send", [](const Fields& field) {
+  std::string receiver, tensor;
+  if (field.size() != 3 || !Unescape(field[1], &receiver) || !Unescape(field[2], &tensor))
+    return false;
+  AddToOrder(receiver, tensor);
+  if (g_when_ordered) g_when_ordered();
+  return true;
+});
 
 }  // namespace
 
@@ -140,6 +157,8 @@ bool HasOrders() {
   std::lock_guard<std::mutex> lock(g_mu);
   return !g_ranks.empty();
 }
+
+void WhenOrdered(void (*act)()) { g_when_ordered = act; }
 
 void SetWindow(int64_t bytes) {
   std::lock_guard<std::mutex> lock(g_mu);

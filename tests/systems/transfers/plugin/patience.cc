@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/handover.h"
+#include "systems/transfers/plugin/handover.h"
 #include "dltune_side.h"
 
 int main(int, char** arguments) {

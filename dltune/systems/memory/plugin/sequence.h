@@ -18,8 +18,7 @@ struct Move {
   int64_t urgency = 0;
 };
 
-void AddToSequence(const std::string& signature, Move next);
-// In order; none: there is no order for the graph.
+// As dltune has ordered it; none: there is no order for the graph.
 std::vector<Move> SequenceOf(const std::string& signature);
 
 }  // namespace dltune

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/storage.h"
+#include "systems/memory/plugin/storage.h"
 
 namespace {
 

@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/handover.h"
+#include "systems/transfers/plugin/handover.h"
 
 namespace {
 

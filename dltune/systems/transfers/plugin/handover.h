@@ -52,6 +52,8 @@ void AddToOrder(const std::string& receiver, const std::string& tensor);
 int RankOf(const std::string& receiver, const std::string& tensor);
 bool HasOrders();
 void SetWindow(int64_t bytes);
+// Has `act` called with each order of a transfer. For a static object: it comes before all orders.
+void WhenOrdered(void (*act)());
 
 // Has something called once, when a run is given up or over; false: it is already.
 using WhenOver = std::function<bool(std::function<void()>)>;

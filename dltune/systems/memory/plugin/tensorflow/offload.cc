@@ -1,5 +1,5 @@
 // Ops that write a tensor to the file beside memory, and bring it back.
-#include "../../../native/core/storage.h"
+#include "../storage.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/common_shape_fns.h"

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "child.h"
+#include "../../../native/core/child.h"
+#include "../../../native/core/order_words.h"
 
 namespace dltune {
 namespace {
@@ -94,6 +95,11 @@ bool Whole(ssize_t (*copy)(int, Pointer, size_t, off_t), Pointer data, const Sto
   }
   return true;
 }
+
+const OrderWord g_folder_word("folder", [](const Fields& field) {
+  std::string folder;
+  return field.size() == 2 && Unescape(field[1], &folder) && (SetFolder(folder), true);
+});
 
 }  // namespace
 
