@@ -63,16 +63,8 @@ EXTENSION = Extension(
         ),
         "dltune.plan": DocumentKind(
             "dltune.plan.plan:load",
-            # the last for a plan whose sections list nothing, such as one of memory
-            (
-                "threads.ops",
-                "threads.predictions",
-                "settings.effects",
-                "files",
-                "allreduce.cores",
-                "parallelism.operators",
-                "document",
-            ),
+            # of a plan whose sections list nothing (`Planner.tables`), such as one of memory
+            ("document",),
             "dltune.report.kinds.plan:view",
         ),
         "dltune.bench": DocumentKind(

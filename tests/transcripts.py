@@ -3,6 +3,9 @@
 A transcript is text: a line `$ dltune ...`, what the command printed (a line of stderr begins with
 `! `), the files that it wrote, and its exit code if that is not 0. Long outputs and files are kept
 as a hash; `rerun` puts them all into a folder, so that those of two revisions can be compared.
+
+`needed` returns the systems of dltune that a command needs, so that the others are compared where a
+system is not installed.
 """
 
 from __future__ import annotations
@@ -19,11 +22,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from owners import SYSTEMS, owner
+
 from dltune import __version__
 from dltune.cli import main
 
 HERE = Path(__file__).parent / "golden"
 PROMPT = "$ dltune "
+# beginnings of lists that have names of all systems
+LISTS = ("threads, settings, ", "dltune.profile, dltune.plan", "dltune.bench, dltune.diagnosis")
+LEFT_OUT = "left-out"  # schema of a file that a command would have written
 LONGEST = 60  # lines of an output that is kept as it is
 # numbers of schemas, the version, times of creation, digests of other documents, measured seconds
 CHANGING = (
@@ -34,10 +42,53 @@ CHANGING = (
 )
 
 
-def commands(file: Path) -> list[str]:
-    """Return the commands of a transcript, in order."""
-    lines = file.read_text().splitlines()
-    return [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+def blocks(file: Path) -> list[str]:
+    """Return the commands of a transcript with what they printed and wrote, in order."""
+    _, *found = re.split(rf"^{re.escape(PROMPT)}", file.read_text(), flags=re.M)
+    return [PROMPT + block for block in found]
+
+
+def command(block: str) -> str:
+    return block.splitlines()[0].removeprefix(PROMPT)
+
+
+def needed(block: str, folder: Path) -> set[str]:
+    """Return the systems without which the command cannot be run in `folder`, or prints other
+    lists."""
+    words = shlex.split(command(block))
+    if words[:1] in ([], ["--help"]) or words in (["plan"], ["plan", "--help"]):
+        return set(SYSTEMS)
+    if any(names in block for names in LISTS):
+        return set(SYSTEMS)
+    found = owner("commands", words[0])
+    found |= owner("planners", words[1]) if words[0] == "plan" else set()
+    for word in words:
+        found |= _of_document(folder / word)
+    return found
+
+
+def leave_out(block: str, folder: Path) -> None:
+    """Write files that need the systems of a command in place of those that it wrote."""
+    systems = sorted(needed(block, folder))
+    for name in re.findall(r"^\[(\S+): \d+ lines, ", block, re.M):
+        if name not in ("stdout", "stderr"):
+            (folder / name).write_text(json.dumps({"schema": LEFT_OUT, "systems": systems}))
+
+
+def _of_document(path: Path) -> set[str]:
+    if not path.is_file():
+        return set()
+    try:
+        document = json.loads(_content(path))
+        kind = document["schema"].partition("/")[0]
+    except (ValueError, KeyError, TypeError):
+        return set()
+    found = owner("documents", kind)
+    if kind == LEFT_OUT:
+        found |= set(document["systems"])
+    for section in document.get("sections", ()) if kind == "dltune.plan" else ():
+        found |= owner("planners", section)
+    return found
 
 
 def rerun(command: str, folder: Path, outputs: Path | None = None) -> str:

@@ -99,7 +99,8 @@ def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> Non
     measure = find("measurements", "ranks")
     if measure is None:
         raise UsageError(
-            "--ranks needs the parallelism system, which is not installed", remedy=None
+            "the system or package that measures ranks is not installed",
+            remedy="install it, or leave --ranks out",
         )
     load(measure)(ranks, output, as_json=as_json, overwrite=overwrite)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,12 @@ class _Planners(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         helps = ctx.help_option_names
         if args and not _is_planner(args[0]) and args[0] not in helps:
+            if re.fullmatch("[a-z][a-z-]*", args[0]) and not Path(args[0]).exists():
+                raise UsageError(
+                    f"{args[0]!r} is neither a planner nor a file",
+                    remedy="install the system or package with this planner, name a profile, or "
+                    f"use one of {', '.join(registry.names())}",
+                )
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 

@@ -60,7 +60,7 @@ def command(
     """
     from dltune.cli import interrupts
     from dltune.cli.results import claimed, require_apart
-    from dltune.plan.plan import load, require_machine
+    from dltune.plan.plan import load, require_machine, starts_disabled
     from dltune.plan.run.composition import Composition
     from dltune.system import topology
 
@@ -81,7 +81,7 @@ def command(
             "no command to run",
             remedy="put the command after --: dltune run --plan PLAN -- python train.py",
         )
-    if os.environ.get("DLTUNE_DISABLE") == "1" and "parallelism" not in plan.sections:
+    if os.environ.get("DLTUNE_DISABLE") == "1" and not starts_disabled(plan):
         _run_plain(job, as_json)
     with contextlib.ExitStack() as stack:
         # until there is a job to pass signals on to, and while what is left of it is ended

@@ -24,8 +24,6 @@ from dltune.schemas.observation import Observation
 # share of the time; smaller costs are not reported
 MIN_SHARE = 0.05
 MAX_FINDINGS = 5
-# rules that report missing evidence and not a cause
-LIMITATIONS = frozenset({"missing-ranks", "unseen-background", "no-data-file"})
 
 
 def diagnose(
@@ -41,11 +39,12 @@ def diagnose(
     findings = registry.sort_by_cost(
         _scale_to_job(finding, evidence) for finding in registry.apply_rules(evidence)
     )
-    limitations = [each for each in findings if each.cause in LIMITATIONS]
+    names = {rule.name for rule in registry.rules() if rule.is_limitation}
+    limitations = [each for each in findings if each.cause in names]
     costly = [
         finding
         for finding in findings
-        if finding.cause not in LIMITATIONS
+        if finding.cause not in names
         and finding.fix
         and (finding.share is None or finding.share >= MIN_SHARE)
     ]

@@ -24,7 +24,8 @@ class Rule:
     """A rule for the cause `name`. `summary`: the problem, `fix`: the usual fix, a sentence each.
     `frameworks`: those whose jobs can have the problem, or can apply the fix. `order`: the place
     among rules of the group whose findings cost the same; the name decides if that is the same,
-    too. Calling a rule yields its findings for the evidence at hand."""
+    too. `is_limitation`: it reports missing evidence and not a cause. Calling a rule yields its
+    findings for the evidence at hand."""
 
     name: str
     group: Group
@@ -32,6 +33,7 @@ class Rule:
     fix: str
     frameworks: tuple[FrameworkName, ...]
     order: int
+    is_limitation: bool
     find: Find
 
     def __call__(self, evidence: Evidence) -> Iterator[Finding]:
@@ -51,6 +53,7 @@ def rule(
     fix: str,
     frameworks: tuple[FrameworkName, ...] = EITHER,
     order: int = 0,
+    is_limitation: bool = False,
 ) -> Callable[[Find], Rule]:
     """Make a rule of a function that yields findings; the rule sets their cause to `name`."""
 
@@ -62,6 +65,7 @@ def rule(
             fix=fix,
             frameworks=frameworks,
             order=order,
+            is_limitation=is_limitation,
             find=find,
         )
 

@@ -16,7 +16,7 @@ from dltune.base.faults import refuse
 from dltune.base.visible import visible
 from dltune.base.words import counted
 from dltune.plan.observer import Observer
-from dltune.plan.registry import composed, planner
+from dltune.plan.registry import composed, names, planner
 from dltune.schemas import plan as documents
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import SCHEMA, Plan
@@ -27,6 +27,8 @@ from dltune.schemas.profile import (
     job,
     task,
 )
+
+_WITHOUT = "install it, or remove this section from the plan"
 
 
 def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
@@ -43,7 +45,8 @@ def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
         except UsageError as error:
             if left is None:
                 where = f"{path}: sections.{visible(name)}"
-                raise UsageError(f"{where}: {error}", remedy=error.remedy) from None
+                remedy = error.remedy if name in names() else _WITHOUT
+                raise UsageError(f"{where}: {error}", remedy=remedy) from None
             left(f"skipping section {name!r} of the plan: {error}")
             continue
         sections[name] = documents.typed(stored, name, kind, path)
@@ -218,6 +221,21 @@ def for_any_graph(plan: Plan) -> bool:
     which would be met in those alone."""
     changes = (planner(name).changes_graphs(section) for name, section in plan.sections.items())
     return any(changes) and not names_ops(plan)
+
+
+def tables(plan: Plan) -> tuple[str, ...]:
+    """Return the main tables of the plan's sections, as "threads.ops"."""
+    return tuple(
+        f"{name}.{table}"
+        for name in names()
+        if name in plan.sections
+        for table in planner(name).tables
+    )
+
+
+def starts_disabled(plan: Plan) -> bool:
+    """Return whether a section starts the job with DLTUNE_DISABLE=1, too."""
+    return any(planner(name).starts_disabled for name in plan.sections)
 
 
 def require_machine(plan: Plan, machine: Machine) -> None:

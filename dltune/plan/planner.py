@@ -51,14 +51,19 @@ class Planner(Generic[S]):
 
     `name`: of its section and of its command. `summary`: a line for `dltune plan --help`.
     `section`: the struct that stands in the plan. `after`: planners whose sections take effect
-    before this one's where a plan has both. `formats`: what `--emit` offers. `example`: a command
-    line for the help; empty: one is made of the arguments.
+    before this one's where a plan has both; `before`: planners whose sections take effect after
+    this one's. `tables`: tables of the section; `show --csv` prints the first that has rows.
+    `starts_disabled`: the section starts the job with DLTUNE_DISABLE=1, too. `formats`: what
+    `--emit` offers. `example`: a command line for the help; empty: one is made of the arguments.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     section: type[S]
     after: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[tuple[str, ...]] = ()
+    starts_disabled: ClassVar[bool] = False
     formats: ClassVar[tuple[str, ...]] = ()
     example: ClassVar[str] = ""
 

@@ -24,8 +24,9 @@ def planner(name: str) -> Planner[Any]:
     if target is None:
         broken = "; ".join(extensions.failures().values())
         raise UsageError(
-            f"unknown planner {name!r}" + (f" ({broken})" if broken else ""),
-            remedy=f"install the package that provides it, or use one of {', '.join(names())}",
+            f"the system or package with the planner {name!r} is not installed"
+            + (f" ({broken})" if broken else ""),
+            remedy=f"install it, or use one of {', '.join(names())}",
         )
     where = f"the planner {name!r} ({target})"
     try:
@@ -46,12 +47,13 @@ def planner(name: str) -> Planner[Any]:
 
 def composed(sections: Iterable[str]) -> list[str]:
     """Names of planners in the order in which their sections take effect on a job: each after those
-    that it names itself (`Planner.after`). Raises UsageError when two want to come after each
-    other."""
+    that it names itself (`Planner.after`), and before those of `Planner.before`. Raises UsageError
+    when two want to come after each other."""
     chosen = sorted(sections)
     order = graphlib.TopologicalSorter[str]()
     for name in chosen:
-        order.add(name, *sorted(set(planner(name).after).intersection(chosen)))
+        earlier = {*planner(name).after, *(o for o in chosen if name in planner(o).before)}
+        order.add(name, *sorted(earlier.intersection(chosen)))
     try:
         return list(order.static_order())
     except graphlib.CycleError as error:

@@ -30,9 +30,11 @@ def read(paths: Sequence[Path]) -> Context:
         seen.add(path.resolve())
         name, _, _ = files.schema(path).rpartition("/")
         if name not in known():
+            remedy = f"name files of: {', '.join(known())}"
+            if name not in extensions.names("documents"):
+                remedy += "; or install the system or package that reads this kind"
             raise UsageError(
-                f"{path} is a {name!r} document, which a report cannot show",
-                remedy=f"name files of: {', '.join(known())}",
+                f"{path} is a {name!r} document, which a report cannot show", remedy=remedy
             )
         document = extensions.load(_kind(name).load)(path)
         loaded.append(Loaded(path, name, document, f"d{index}"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dltune.base.errors import UsageError
 from dltune.plan.settings.applied import set_by_user
 from dltune.plan.settings.setting import Circumstances, Setting
-from dltune.plan.settings.space import SPACE, by_name
+from dltune.plan.settings.space import SPACE, by_name, joins
 from dltune.schemas.sections.settings import Choice, Kind, Untried
 from dltune.simulate.workload import uniform
 from dltune.tune.candidate import KINDS, Candidate, Option
@@ -59,9 +59,9 @@ def offer(
                 untried.append(Untried(setting.name, value, "it is the default"))
             else:
                 choice, acts = Choice(setting.name, value), bool(setting.means(value, here).hooks)
-                joins = frozenset(setting.joins)
+                together = frozenset(joins(setting))
                 framework = setting.framework or setting.framework_of(value)
-                options.append(Option(choice, setting.kind, joins, acts, framework))
+                options.append(Option(choice, setting.kind, together, acts, framework))
     if not options:
         reasons = "".join(f"\n  {u.setting}: {u.why}" for u in untried)
         raise UsageError(

@@ -7,8 +7,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.bench.document import chosen
-from dltune.bench.settings import on_part, settings, usual
+from dltune.bench.settings import on_part, settings
 from dltune.plan.plan import with_sections
 from dltune.plan.settings.applied import NOTHING, Applied, applied
 from dltune.schemas.plan import SCHEMA, Plan
@@ -20,7 +19,6 @@ from dltune.schemas.sections.threads import (
     Threads,
     Uniform,
 )
-from dltune.systems.transfers.section import Receiver, Transfers
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
 PREDICTIONS = tuple(
@@ -129,20 +127,6 @@ def test_a_plan_of_settings_alone_leaves_the_ops_to_tensorflow() -> None:
     assert found.applied == around
     assert found.uniform is None
     assert not found.orders.ops
-
-
-def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
-    """E is computed from recorded ops, so that every setting has them recorded."""
-    section = Transfers("tac", (Receiver("/job:worker/task:0", "a", ()),))
-    alone = msgspec.structs.replace(plan(), sections={"transfers": section})
-    assert usual(alone) == ("as-found", "plan")
-    own, planned = settings(usual(alone), alone, MACHINE)
-    assert own.lines() == planned.lines()
-    assert planned.orders.events
-    both = with_sections(plan(OP), transfers=section)
-    assert usual(both) == usual(plan(OP))
-    assert all(one.orders.events for one in settings(usual(both), both, MACHINE))
-    assert list(chosen(both)) == ["per-type+co-run", "transfers tac"]
 
 
 @pytest.mark.parametrize(

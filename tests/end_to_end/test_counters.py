@@ -155,7 +155,7 @@ def test_an_ordinary_user_is_told_what_may_not_be_counted() -> None:
     """From paranoid level 2 on, an ordinary user cannot count what happens in the kernel."""
     code = (
         "from dltune.system.perf import presets\n"
-        "from dltune.errors import UsageError\n"
+        "from dltune.base.errors import UsageError\n"
         "import os; os.setgid(65534); os.setuid(65534)\n"
         "try: print('\\n'.join((presets.choose('software')[1], presets.choose('cs')[1])))\n"
         "except UsageError as error: print('refused:', error)"

@@ -451,7 +451,7 @@ def test_apply_after_the_devices_exist_is_refused(tape, machine, tmp_path):
     plan = plans.with_sections(plan_for(profiles.load(tape), machine, {}), io=reading)
     code = (
         "import tensorflow as tf; tf.zeros(1); import dltune, pathlib\n"
-        "from dltune.errors import UsageError\n"
+        "from dltune.base.errors import UsageError\n"
         "from dltune.systems.lmdb.reader.planned import planned_ahead\n"
         f"try: dltune.apply({str(write(plan, tmp_path / 'plan.json'))!r})\n"
         "except UsageError as e: print(e)\n"

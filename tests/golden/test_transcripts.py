@@ -11,9 +11,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from owners import SYSTEMS, installed
+from transcripts import HERE, blocks, command, leave_out, needed, rerun
+
 from dltune.schemas import profile
 from dltune.system import topology
-from transcripts import HERE, commands, rerun
 
 TRANSCRIPTS = sorted(HERE.glob("*.txt"))
 
@@ -28,11 +30,20 @@ def steady(monkeypatch):
 
 
 @pytest.mark.parametrize("file", TRANSCRIPTS, ids=lambda file: file.stem)
-def test_a_transcript_is_as_before(file, tmp_path, steady):
-    folder = tmp_path / "documents"
+def test_a_transcript_is_as_before(file, tmp_path_factory, steady):
+    # tables print the end of a path
+    folder = tmp_path_factory.mktemp(f"{file.stem}-as-before", numbered=False) / "documents"
     shutil.copytree(HERE / "documents", folder)
     outputs = Path(os.environ["DLTUNE_OUTPUTS"]) if "DLTUNE_OUTPUTS" in os.environ else None
-    now = "\n".join(rerun(command, folder, outputs) for command in commands(file))
-    if os.environ.get("DLTUNE_REWRITE"):
-        file.write_text(now)
-    assert now == file.read_text()
+    now, before = [], []
+    for block in blocks(file):
+        if needed(block, folder) <= installed():
+            now.append(rerun(command(block), folder, outputs))
+            before.append(block)
+        else:
+            leave_out(block, folder)
+    if not now:
+        pytest.skip("the system of this transcript is not installed")
+    if os.environ.get("DLTUNE_REWRITE") and installed() == set(SYSTEMS):
+        file.write_text("\n".join(now))
+    assert "\n".join(now) == "\n".join(block.rstrip("\n") + "\n" for block in before)

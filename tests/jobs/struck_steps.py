@@ -140,9 +140,12 @@ def attach() -> None:
     v1.disable_eager_execution()
     if path := os.environ.get("DLTUNE_SOCKET"):
         import dltune.frameworks.bootstrap
-        import dltune.tensorflow.inject
+        import dltune.frameworks.tensorflow.inject
 
-        sys.path += [*dltune.frameworks.bootstrap.__path__, *dltune.tensorflow.inject.__path__]
+        sys.path += [
+            *dltune.frameworks.bootstrap.__path__,
+            *dltune.frameworks.tensorflow.inject.__path__,
+        ]
         import _dltune_attach
         import _dltune_tensorflow
 

@@ -190,8 +190,11 @@ def test_without_the_package_the_section_is_named_and_refused_or_left_out(plan: 
 
     done = run("--dry-run")
     assert done.returncode == 2
-    assert "sections.waiting: unknown planner 'waiting'" in done.stderr
-    assert "install the package" in done.stderr
+    assert (
+        "sections.waiting: the system or package with the planner 'waiting' is not installed"
+        in done.stderr
+    )
+    assert "install it, or remove this section from the plan" in done.stderr
     partial = run("--partial", "--dry-run")
     assert partial.returncode == 0, partial.stderr
     assert "skipping section 'waiting'" in partial.stderr

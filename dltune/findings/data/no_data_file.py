@@ -17,6 +17,7 @@ from dltune.schemas.finding import Finding
     summary="The job opened no data file that dltune can see.",
     fix="Watch the job as its own user or as root.",
     order=5,
+    is_limitation=True,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
     watch = evidence.watch

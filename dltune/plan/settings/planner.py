@@ -23,6 +23,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
     summary = "Choose settings outside the ops: use `dltune tune`."
     example = "dltune tune -o plan.json -- python train.py"
     section = SettingsPlan
+    tables = ("effects",)
 
     def faults(self, section: SettingsPlan, plan: Plan) -> Iterator[str]:
         return settings.faults(section)

@@ -57,7 +57,8 @@ class Setting:
     - `offers` and `reads`, in place of `ways` where values are not listed: the values that are
       worth trying, and the means for any value (raises as `means`).
     - `unfit`: the reason why no value can be tried here (None: one can).
-    - `joins`: names of settings that interact with it, so that they are tried together.
+    - `joins`: names of settings that interact with it, so that they are tried together;
+      `joined_by`: names of settings that are to have it among theirs.
     - `users`: how the user has set it, beyond the variables of its means (None: not set).
     - `default`: the value in force when nobody sets it, where that is one of the values.
     - `untried`: values that are not available here, and why.
@@ -77,6 +78,7 @@ class Setting:
     reads: Callable[[str, Circumstances], Means] | None = None
     unfit: Callable[[Circumstances], str | None] = lambda _: None
     joins: tuple[str, ...] = ()
+    joined_by: tuple[str, ...] = ()
     users: Callable[[Circumstances], str | None] = lambda _: None
     default: Callable[[Circumstances], str | None] = lambda _: None
     untried: Callable[[Circumstances], Mapping[str, str]] = lambda _: {}

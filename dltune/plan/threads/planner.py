@@ -33,7 +33,8 @@ class ThreadsPlanner(Planner[Threads]):
     summary = "Choose threads and cores for each op, and which ops run at the same time."
     example = "dltune plan profile.json"
     section = Threads
-    after = ("settings", "allreduce")
+    after = ("settings",)
+    tables = ("ops", "predictions")
     formats = emit.FORMATS
 
     def faults(self, section: Threads, plan: Plan) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dltune.base import files
 from dltune.base.errors import UsageError
 from dltune.gate.history import SCHEMA as HISTORY
 from dltune.gate.history import Entry
+from dltune.plan import plan as plans
 from dltune.report.frames import profile
 from dltune.report.frames.table import (
     Table,
@@ -17,6 +18,7 @@ from dltune.report.frames.table import (
     named,
     tables,
 )
+from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 
 
@@ -36,7 +38,8 @@ def table(path: Path, name: str | None = None) -> Table:
     if kind is None:
         raise UsageError(
             f"{path} is a {schema!r} document, which has no tables",
-            remedy=f"name a file of: {', '.join(extensions.names('documents'))}",
+            remedy=f"name a file of: {', '.join(extensions.names('documents'))}; or install the "
+            "system or package that reads this kind",
         )
     document = extensions.load(kind.load)(path)
     found = tables(History(tuple(document)) if isinstance(document, list) else document)
@@ -44,7 +47,8 @@ def table(path: Path, name: str | None = None) -> Table:
         found["ops"] = profile.ops(document)
     if name is not None:
         return named(found, name)
-    main = [one for name in kind.main for one in ending(found, name)]
+    tables_of_plan = plans.tables(document) if isinstance(document, Plan) else ()
+    main = [one for name in (*tables_of_plan, *kind.main) for one in ending(found, name)]
     return next((one for one in main if next(one.rows(), None)), main[0])
 
 

@@ -65,6 +65,8 @@ class ParallelismPlanner(Planner[Parallelism]):
     summary = "Choose how to divide each operator of a network over devices."
     example = "dltune plan parallelism profile.json --topology p100:16"
     section = Parallelism
+    tables = ("operators",)
+    starts_disabled = True
     formats = get_args(Consumer)
 
     def faults(self, section: Parallelism, plan: Plan) -> Iterator[str]:

@@ -113,6 +113,7 @@ RANKS = Setting(
     reads=_ranks_means,
     unfit=_ranks_unfit,
     joins=("threads", "affinity"),
+    joined_by=("threads", "affinity"),
 )
 
 HOROVOD = Setting(

@@ -156,8 +156,6 @@ def test_a_job_without_tensorflow_has_not_been_run_with_the_settings(tmp_path):
         (("onednn", "maybe"), "onednn=maybe"),
         (("threads", "0x1"), "threads=0x1"),
         (("affinity", "one-per-core"), "affinity=one-per-core"),
-        (("ranks", "2"), "does not mark its number of ranks"),
-        (("horovod", "gloo"), "horovodrun"),
         (("input_threads", "-1"), "input_threads=-1"),
     ],
 )

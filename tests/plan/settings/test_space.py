@@ -9,11 +9,10 @@ import sys
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.plan.settings.applied import Applied, means_of, set_by_user
+from dltune.plan.settings.applied import Applied, set_by_user
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import SPACE, by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.settings import Choice
 from dltune.schemas.sections.threads import Uniform
 from dltune.system import allocators, cpuinfo, pages
 
@@ -93,37 +92,6 @@ def test_affinity_is_for_machines_with_something_to_keep_off():
     assert affinity.means("one-per-core", here(SMT)).cpus == (0, 1, 2, 3)
     assert affinity.means("numa-node", here(SOCKETS)).cpus == (0, 1, 2, 3)
     assert affinity.means("by-rank", here(PLAIN, COMMANDS[1])).shared
-
-
-def test_ranks_are_for_commands_that_say_what_changes_with_them():
-    ranks = by_name("ranks")
-    assert "{batch:256}" in str(ranks.unfit(here()))
-    where = here(SOCKETS, COMMANDS[1])
-    assert ranks.values(where) == ("1", "4", "8")  # not 2, its own
-    chosen = means_of([Choice("ranks", "4"), Choice("horovod", "gloo")], where)
-    assert Applied((), chosen).command(where.command) == (
-        *("horovodrun", "--gloo", "-np", "4", "python", "train.py", "12"),
-    )
-    with pytest.raises(UsageError, match="not a multiple"):
-        ranks.means("5", where)
-
-
-def test_buckets_are_for_ranks():
-    bucket = by_name("ddp_bucket")
-    assert "torchrun" in str(bucket.unfit(here()))
-    assert bucket.unfit(here(WORLD_SIZE="2")) is None
-    where = here(PLAIN, ("env/bin/torchrun", "train.py"))
-    assert bucket.unfit(where) is None
-    assert bucket.means("50MiB", where).hooks == {"ddp_bucket": "50MiB"}
-    for wrong in ("0MiB", "5", "5GiB", "MiB"):
-        with pytest.raises(UsageError, match="not a size in whole MiB"):
-            bucket.means(wrong, where)
-
-
-def test_the_launcher_that_the_user_chose_stays():
-    assert set_by_user(by_name("horovod"), here(PLAIN, COMMANDS[2])) == "--gloo in the command"
-    assert by_name("horovod").unfit(here()) is not None
-    assert by_name("mpi_yield").unfit(here(PLAIN, COMMANDS[2])) is not None
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_each_event_s_refusal(level, name, code, place, pmu, message, remedy):
 
 ASK = """
 import json, os, sys
-from dltune.errors import UsageError
+from dltune.base.errors import UsageError
 from dltune.system.perf import group, presets, probe, events, syscall
 import difflib, resource  # an ordinary user may not be able to read this Python's files
 {give_up}

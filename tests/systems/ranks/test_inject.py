@@ -14,8 +14,9 @@ import answering_socket
 import pytest
 
 from dltune.job.launch import BOOTSTRAP
+from dltune.systems import ranks
 
-INJECT = BOOTSTRAP.parent.parent / "horovod" / "inject"
+INJECT = Path(ranks.__file__).parent / "inject"
 CPUS = sorted(os.sched_getaffinity(0))
 BASICS = """
 import threading, time
@@ -97,6 +98,12 @@ def test_the_background_thread_is_born_on_its_cores_and_told(rank: Rank) -> None
     assert "HOROVOD_THREAD_AFFINITY" not in told["settings"]
     assert told["overridden"] == env
     assert told["slice"] in (None, pytest.approx(1e-4))  # older kernels have none to set
+
+
+def test_the_import_of_horovod_loads_the_hook(rank: Rank) -> None:
+    names = "sorted(name for name in sys.modules if name.startswith('_dltune'))"
+    done, _ = rank(f"import horovod\nimport sys; print(*{names})", {})
+    assert done.stdout == "_dltune_attach _dltune_horovod\n", done.stderr
 
 
 def test_without_a_plan_it_only_tells(rank: Rank) -> None:

@@ -13,10 +13,15 @@ from told import MS, plugin
 
 from dltune.base.errors import UsageError
 from dltune.bench.contest import Contest
+from dltune.bench.document import chosen
 from dltune.bench.runner import Runner
+from dltune.bench.settings import settings, usual
 from dltune.job import messages
 from dltune.job.record import Record
-from dltune.plan.plan import with_sections
+from dltune.plan.plan import bare, with_sections
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan
+from dltune.schemas.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
 MACHINE = synthetic.machine(2)
@@ -103,3 +108,27 @@ def test_tensors_that_nobody_sends_are_told() -> None:
     told = "no process of the job sends 1 of 2 planned tensors"
     assert faults("plan", graph("_Send", "a"), graph("_Recv", "a", "b")) == [told]
     assert faults("as-found", graph("_Send", "c")) == []
+
+
+def co_running(machine: Machine, *ops: OpPlan) -> Plan:
+    """A plan for these ops, of another strategy than uniform settings."""
+    names = ("uniform 4x2", "per-type+co-run")
+    predictions = tuple(Prediction(name, 1.0, 1.0, 1.0) for name in names)
+    section = Threads("per-type+co-run", Uniform(4, 2), True, False, 1e-5, ops, predictions)
+    return bare(machine, signatures=("a", "b"), sections={"threads": section})
+
+
+def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:
+    """E is computed from recorded ops, so that every setting has them recorded."""
+    machine = synthetic.machine(8, hardware=2, sockets=2)
+    op = OpPlan("Conv2D", 4, "spread", 0.5, 1.0, None, (Candidate(4, "spread", 0.5),))
+    section = Transfers("tac", (Receiver("/job:worker/task:0", "a", ()),))
+    alone = msgspec.structs.replace(co_running(machine), sections={"transfers": section})
+    assert usual(alone) == ("as-found", "plan")
+    own, planned = settings(usual(alone), alone, machine)
+    assert own.lines() == planned.lines()
+    assert planned.orders.events
+    both = with_sections(co_running(machine, op), transfers=section)
+    assert usual(both) == usual(co_running(machine, op))
+    assert all(one.orders.events for one in settings(usual(both), both, machine))
+    assert list(chosen(both)) == ["per-type+co-run", "transfers tac"]

@@ -25,3 +25,9 @@ def by_name(name: str) -> Setting:
         return SPACE[names.index(name)]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names
     raise UsageError(f"there is no setting {name!r}", remedy=f"use {' or '.join(close)}")
+
+
+def joins(setting: Setting) -> tuple[str, ...]:
+    """Return the names of the settings that are tried together with this one."""
+    others = (other.name for other in SPACE if setting.name in other.joined_by)
+    return (*setting.joins, *others)

@@ -75,7 +75,7 @@ THREADS = Setting(
     "and Operation Scheduling (manual optimisation)",
     offers=_values,
     reads=_means,
-    joins=("affinity", "ranks"),
+    joins=("affinity",),
     default=_default,
     users=_users,
     # PyTorch's ops come one at a time
@@ -120,5 +120,5 @@ AFFINITY = Setting(
     source="TensorFlow's guide to performance on CPUs (numactl); Horovod's guide to binding ranks",
     ways=_ways,
     unfit=_unfit,
-    joins=("threads", "ranks"),
+    joins=("threads",),
 )

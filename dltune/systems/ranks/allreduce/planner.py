@@ -42,6 +42,8 @@ class AllreducePlanner(Planner[AllreducePlan]):
     example = "dltune plan allreduce profile.json report.json"
     section = AllreducePlan
     after = ("settings",)
+    before = ("threads",)
+    tables = ("cores",)
     formats = ("horovodrun-yaml", "rankfile", "env")
 
     def faults(self, section: AllreducePlan, plan: Plan) -> Iterator[str]:

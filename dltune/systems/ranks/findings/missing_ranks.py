@@ -16,6 +16,7 @@ from dltune.systems.ranks.findings import report
     summary="The report does not contain all ranks of the job.",
     fix="Make a report on each host at the same time, and merge the reports.",
     order=5,
+    is_limitation=True,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
     size = max((rank.size for rank in report.ranks(evidence)), default=0)

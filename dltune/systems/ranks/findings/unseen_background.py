@@ -16,6 +16,7 @@ from dltune.systems.ranks.schemas.horovod import names
     "ranks",
     summary="The communication thread of a rank was not found.",
     fix="Watch the job while it trains.",
+    is_limitation=True,
 )
 def find(evidence: Evidence) -> Iterator[Finding]:
     without = [rank for rank in report.ranks(evidence) if rank.background is None]

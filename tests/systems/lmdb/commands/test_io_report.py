@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import overwriting
 import pytest
 from terminal import on_a_terminal
 
@@ -151,3 +152,8 @@ def test_a_live_view_on_a_terminal_and_a_report_when_it_is_interrupted(file):
     assert document.watch is not None
     assert document.partial is not None
     assert document.partial.startswith("stopped by SIGINT")
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("--file", "FILE", "-o", "FILE")
+    overwriting.require_refusal("io-report", arguments, tmp_path, monkeypatch)

@@ -16,7 +16,7 @@ import dltune
 from dltune.systems.parallelism.expressed import expressed
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 
-INJECT = Path(dltune.__file__).parent / "parallelism" / "inject"
+INJECT = Path(dltune.__file__).parent / "systems" / "parallelism" / "inject"
 
 
 @pytest.fixture(scope="module")

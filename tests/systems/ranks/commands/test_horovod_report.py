@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import overwriting
 import pretended_ranks
 import pytest
 from pretended_ranks import started
@@ -291,3 +292,16 @@ def test_the_live_view_on_a_terminal(library):
     assert b"background" in shown
     assert str(rank.background).encode() in shown
     assert json.loads(out)["ranks"][0]["background"] == rank.background
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--merge", "FILE", "other.json", "-o", "FILE"),
+        ("--timeline", "FILE", "-o", "FILE", "--", "true"),
+    ],
+)
+def test_what_is_read_is_not_written_over(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwriting.require_refusal("horovod-report", arguments, tmp_path, monkeypatch)
