@@ -18,12 +18,7 @@ from making import Records as Contents
 from making import made
 
 from dltune.base.errors import UsageError
-from dltune.systems.lmdb.reader import (
-    Options,
-    ReadAhead,
-    Reader,
-    Records,
-)
+from dltune.systems.lmdb import Options, ReadAhead, Reader, Records
 from dltune.systems.lmdb.reader.options import PAGE
 from dltune.systems.lmdb.reader.order import Shuffled
 

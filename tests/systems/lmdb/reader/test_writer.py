@@ -14,12 +14,7 @@ import pytest
 from making import held
 
 from dltune.base.errors import UsageError
-from dltune.systems.lmdb.reader import (
-    Options,
-    ReadAhead,
-    Reader,
-    Records,
-)
+from dltune.systems.lmdb import Options, ReadAhead, Reader, Records
 from dltune.systems.lmdb.reader.database import Database
 
 COUNT = 120
