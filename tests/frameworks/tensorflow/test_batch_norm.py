@@ -20,7 +20,7 @@ from dltune.job.launch import BOOTSTRAP
 
 pytestmark = pytest.mark.tensorflow
 
-INJECT = [BOOTSTRAP, BOOTSTRAP.parent.parent / "tensorflow" / "inject"]
+INJECT = [BOOTSTRAP, BOOTSTRAP.parent / "tensorflow" / "inject"]
 WORKER = Path(__file__).parent / "keras_worker.py"
 # what one rounding to the layer's output is worth
 ROUNDING = {"float32": 0.0, "mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-10}
