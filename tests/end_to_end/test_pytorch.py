@@ -299,31 +299,6 @@ def test_a_job_under_its_plan(
         assert after.split()[0] == str(uniform)
 
 
-def test_a_job_in_less_memory(profiled: Done, plain: list[str], tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    planned = dltune("plan", "memory", profiled.output, "--smallest", "-o", plan)
-    assert planned.returncode == 0, planned.stderr
-    assert "predicted peak of the framework's allocator" in planned.stdout
-    shown = dltune("show", plan)
-    assert "recomputed results" in shown.stdout
-    # an epoch has 16 steps, and its loader draws a seed before the first
-    job = [*JOB, "--steps", 40, "--losses", tmp_path / "losses"]
-    outcome = tmp_path / "outcome.json"
-    done = dltune("run", "--json", outcome, "--plan", plan, "--", *job)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "losses").read_text().splitlines() == plain[:40]
-    section = json.loads(plan.read_text())["sections"]["memory"]
-    memory = json.loads(outcome.read_text())["sections"]["memory"]
-    (process,) = memory["processes"]
-    assert memory["left"] == []
-    assert (process["again"], process["steps"]) == (
-        len(section["order"]) - len(section["nodes"]),
-        39,
-    )
-    assert section["peak"] < section["before"]
-    assert process["peak"] < section["live"] + section["before"]
-
-
 def test_a_page_of_it_and_what_differs_from_another_time(profiled: Done, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = dltune("report", profiled.output, "-o", page)

@@ -505,17 +505,6 @@ def test_more_threads_than_a_set_of_cores_has(framework, variable):
     assert finding.apply == (Choice("threads", "1x1"),)
 
 
-def test_a_rank_that_its_launcher_has_bound():
-    finding = found(processes=(process(cpus=(0,), ranks=1, cpu=0.99),))
-    assert (finding.cause, finding.share) == ("ranks-on-one-core", 0.5)
-    assert "--bind-to none" in (finding.fix or "")
-
-
-def test_two_ranks_of_two_cores_are_bound_as_they_should():
-    bound = observation(processes=(process(cpus=(0,), ranks=2, cpu=0.99, intra=1),))
-    assert looked(Evidence(observation=bound)) == ()
-
-
 def test_a_control_group_at_its_limit():
     finding = found(
         host=host(memory_limit=1000 * MIB, reclaims=200_000.0),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from keyed import keyed
 from looked import looked
+from losing_steps import eager, owned, parts, plain, step, wrong
 from norms import Graph
 from observations import graphs, host, observation, process, python
 from synthetic import machine, node, profile
@@ -16,11 +17,8 @@ from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.schemas.finding import Finding
 from dltune.schemas.profile import (
-    ALLREDUCE,
     Collective,
     Counters,
-    Line,
-    Part,
     Profile,
     Ratio,
     Samples,
@@ -30,26 +28,6 @@ from dltune.schemas.sections.settings import Choice
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)
-
-
-def parts(made: Profile, **seconds: float) -> Profile:
-    step = made.steps[0]
-    told = tuple(Part(name, value) for name, value in seconds.items())  # type: ignore[arg-type]
-    return msgspec.structs.replace(made, steps=(msgspec.structs.replace(step, parts=told),))
-
-
-def plain(*ops, **more) -> Profile:
-    nodes = [node(op.type, index) for index, op in enumerate(ops)]
-    return profile(machine(2), ops, {"train": nodes}, span=0.03, **more)
-
-
-def owned(key: str, own: float, count: int = 1):
-    return msgspec.structs.replace(keyed(key, count=count), own=own)
-
-
-def wrong(made: Profile) -> list[Finding]:
-    """What something is to be done about."""
-    return [one for one in looked(Evidence(profile=analyse(made))) if one.fix]
 
 
 def only(made: Profile) -> Finding:
@@ -184,15 +162,6 @@ def test_the_most_costly_comes_first(normed):
     assert shares == sorted(shares, reverse=True)
 
 
-def step(*, lines=(), **seconds) -> tuple[Finding, ...]:
-    """Of a step with these parts and no ops that were measured."""
-    made = profile(machine(2), [], {"train": [node("Conv2D", None)]}, span=0.1)
-    first = msgspec.structs.replace(
-        parts(made, **seconds).steps[0], lines=tuple(Line(where, share) for where, share in lines)
-    )
-    return looked(Evidence(profile=analyse(msgspec.structs.replace(made, steps=(first,)))))
-
-
 def test_the_ops_when_little_is_lost():
     (found,) = step(ops=0.095, executor=0.002, input=0.001, communication=0.0, python=0.002)
     assert found.title == "the step spends 95% of its wall time in ops (95 ms)"
@@ -204,7 +173,6 @@ def test_the_ops_when_little_is_lost():
     [
         ("executor", "small-ops"),
         ("input", "input-wait"),
-        ("communication", "communication-wait"),
         ("python", "between-steps"),
     ],
 )
@@ -382,21 +350,6 @@ def test_the_calls_of_steps_that_looks_take_for_steps():
     assert "sequential-map" not in shares  # 0.2 ms is what it takes to hand an element over
 
 
-def eager(*ops: tuple[str, float, float], name: str = "Optimizer.step#Adam.step") -> Profile:
-    """A step of PyTorch's, of ops that ran from one time to another, and 1 ms of which no op is."""
-    own = [owned(f"{name.rpartition('/')[2]}(float[8])", end - start) for name, start, end in ops]
-    made = plain(*own)
-    nodes = tuple(
-        msgspec.structs.replace(it, name=name, start=start, end=end)
-        for it, (name, start, end) in zip(made.steps[0].nodes, ops, strict=True)
-    )
-    step = msgspec.structs.replace(made.steps[0], name=name, nodes=nodes)
-    framework = msgspec.structs.replace(made.framework, name="pytorch")
-    made = msgspec.structs.replace(made, framework=framework, steps=(step,))
-    ran = sum(end - start for _, start, end in ops)
-    return parts(made, ops=ran, python=ops[-1][2] - ran + 1e-3)
-
-
 def in_a_row(start: float, *names: str) -> list[tuple[str, float, float]]:
     """Each takes 10 us, 10 us after the one before."""
     return [(name, start + 2e-5 * at, start + 2e-5 * at + 1e-5) for at, name in enumerate(names)]
@@ -467,29 +420,6 @@ def test_what_a_step_loses_is_a_part_of_the_time_that_is_steps():
     shares = {one.cause: one.share for one in found.findings}
     assert shares["beside-steps"] == pytest.approx(0.5, abs=0.01)
     assert shares["op-calls"] == pytest.approx(0.5 * 99e-5 / whole, rel=0.01)
-
-
-def test_waiting_for_gradients_is_no_pause_of_python_s():
-    """Of 10 ms the backward pass ends after 4, and a bucket that it asked for comes after 9."""
-    made = eager(
-        ("forward/relu", 0.0, 0.002),
-        ("backward/mul", 0.002, 0.004),
-        (f"backward/{ALLREDUCE}", 0.004, 0.004),
-        ("forward/torch.distributed.ddp.reducer::copy_bucket_to_grad", 0.009, 0.0095),
-        ("optimizer/_fused_adam_", 0.0095, 0.01),
-    )
-    made = parts(made, ops=0.005, communication=0.005)
-    step = msgspec.structs.replace(
-        made.steps[0],
-        collectives=(Collective(2, 1 << 20, Samples(9, 4e-3, 5e-3, 0.1)),),
-    )
-    (found,) = wrong(msgspec.structs.replace(made, steps=(step,)))
-    assert found.cause == "communication-wait"
-    assert found.seconds == pytest.approx(5e-3)
-    assert found.evidence == (
-        "the largest allreduce, 1.0 MiB, takes 5 ms; it takes 4 ms if no rank is late"
-    )
-    assert "dltune plan buckets" in str(found.fix)
 
 
 def test_a_rank_has_its_part_of_the_cores():

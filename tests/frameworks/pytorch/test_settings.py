@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -142,22 +141,3 @@ def test_optimizers_update_all_by_one_op_and_save_what_they_were_told(tmp_path):
         "a group: gradients or state have a different memory layout than the parameters",
         "a group: a tensor is a view of another tensor",
     ]
-
-
-@pytest.mark.parametrize(
-    ("own", "bytes_", "count", "left"),
-    [
-        ((), 5 << 20, 1, []),
-        (("--bucket", "3"), 3 << 20, 0, ["a model: the script sets the size of its buckets"]),
-    ],
-)
-def test_gradients_of_ranks_travel_in_buckets_of_a_size(tmp_path, own, bytes_, count, left):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    arguments = ("--steps", 3, "--told", tmp_path / "bytes", *own)
-    script = JOBS / "torch_ranks.py"
-    said = told(script, {"ddp_bucket": "5MiB"}, *arguments, python=TORCH_PYTHON, **rank)
-    assert int((tmp_path / "bytes").read_text()) == bytes_
-    assert (said["ddp_bucket"].count, said["ddp_bucket"].left) == (count, left)

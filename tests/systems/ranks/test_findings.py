@@ -3,6 +3,7 @@ not."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
 from dltune.findings.evidence import Evidence
+from dltune.findings.registry import rules
 from dltune.schemas.finding import Finding
 from dltune.schemas.profile import Part
 from dltune.systems.ranks.schemas.horovod import (
@@ -307,3 +309,25 @@ def test_the_cost_of_a_timeline():
     assert "recording the timeline uses 50% of a core in rank 0" in told(
         writer, rank(1), timeline=timeline()
     )
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        # both stop the job
+        ("failed-rank", "hanging-rank"),
+        # a rank's wait for its cores
+        ("ranks-on-one-core", "crowded-ranks"),
+        # unknown costs, and the first of core
+        (
+            *("differing-versions", "unseen-background", "ranks-on-one-core", "spinning-thread"),
+            *("starved-background", "late-rank", "oversleeping-thread", "small-batches"),
+            *("empty-cycles", "long-cycles", "truncated-timeline", "timeline-recording"),
+            *("missing-ranks", "growing-memory", "threads-over-quota"),
+        ),
+    ],
+)
+def test_rules_whose_findings_can_cost_the_same_have_a_fixed_order(causes: tuple[str, ...]):
+    order = [rule.name for rule in rules()]
+    positions = [order.index(cause) for cause in causes]
+    assert all(earlier < later for earlier, later in itertools.pairwise(positions))

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+import slow_stores
 
-from dltune.findings.data.exact_offsets import MIN_SPEEDUP
 from dltune.schemas import io
 from dltune.system.proc.tree import Tree
-from dltune.systems.lmdb.experiments.session import experiment
 from dltune.watch.files.document import assemble
 from dltune.watch.files.watch import Watch
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="needs root and /dev/fuse"
-    ),
-]
+pytestmark = slow_stores.NEEDED
 
 READS = """
 import mmap, os, random, sys
@@ -47,22 +37,8 @@ while True:
 
 @pytest.fixture
 def store(tmp_path):
-    """16 MiB behind a pause of 5 ms for each request."""
-    behind, folder = tmp_path / "behind", tmp_path / "store"
-    behind.write_bytes(os.urandom(1 << 20) * 16)
-    folder.mkdir()
-    script = Path(__file__).with_name("delayed_store.py")
-    arguments = [sys.executable, str(script), str(folder), str(behind), "0.005"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as serving:
-        assert serving.stdout is not None
-        if serving.stdout.readline() != b"ready\n":
-            assert serving.stderr is not None
-            pytest.skip(serving.stderr.read().decode().strip().splitlines()[-1])
-        try:
-            yield folder / "data.mdb"
-        finally:
-            subprocess.run(["umount", "-l", str(folder)], check=True)
-            serving.kill()
+    with slow_stores.stored(tmp_path) as path:
+        yield path
 
 
 @pytest.mark.parametrize("way", ["calls", "mapping"])
@@ -105,23 +81,3 @@ def test_a_job_on_it(started, store, way):
     elif document.watch.faults_by == "events":
         assert (file.pattern.kind, file.pattern.source) == ("shuffled", "faults")
         assert file.advice == "random"
-
-
-def test_a_file_on_it_in_every_way(store):
-    document = experiment(store, [1, 4], 20.0, say=lambda _: None, tell=lambda _: None)
-    assert io.check(document) == []
-    found = document.experiment
-    assert found is not None
-    assert any(
-        sentence.startswith("the kernel does not count reads from fuse")
-        for sentence in document.unseen
-    )
-    # a request that waits can be joined by others: hints pay, whatever the machine's load; against
-    # read-ahead only where the store's own threads have a core to run on
-    hinted = next(run for run in found.shuffled if run.ahead)
-    mapped = {r.advised: r for r in found.shuffled if r.method == "mmap" and not r.ahead}
-    assert hinted.throughput.median > 2 * mapped[True].throughput.median
-    pays = hinted.throughput.median >= MIN_SPEEDUP * max(
-        r.throughput.median for r in mapped.values()
-    )
-    assert pays == any("with hints for the next" in f.title for f in document.findings)
