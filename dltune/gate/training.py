@@ -1,10 +1,9 @@
-"""Two TensorFlow jobs take turns: the step, its ops, and what a step costs.
+"""Two TensorFlow jobs take turns: the step, its ops, and the costs of a step.
 
 The processes of a launch are started together and wait at the step barrier unless they have their
-turn, as in a bench. A process keeps what it was given at its start (where its memory lies, which
-cache lines meet), so that a launch differs from the next by more than its rounds from one another:
-a few rounds make a launch, and many launches a verdict
-(docs/explanation/decisions/gate-launches.md).
+turn, as in a bench. A process keeps the layout of its start (the place of its memory, the cache
+lines that meet). Two launches therefore differ by more than the rounds of a launch: a few rounds
+make a launch, and many launches a verdict (docs/explanation/decisions/gate-launches.md).
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ SHORT = "let the job train for more steps, or reduce rounds_per_launch or second
 
 @dataclass
 class Seen:
-    """What was seen within the steps of one side's process: `executions` of each step graph whose
-    ops were recorded, the main graph's first, with what names graphs and keys, and Python's
+    """Observations within the steps of one side's process: `executions` of each step graph whose
+    ops were recorded, the main graph's first, with the names of graphs and keys, and Python's
     `stacks` while the rounds went on."""
 
     graphs: dict[int, messages.Graph]
@@ -59,8 +58,8 @@ class Seen:
 
 @dataclass
 class Launch:
-    """What one launch of all sides gave: side -> the steps of each round in seconds, metric -> side
-    -> the median over the rounds, and side -> what was seen within its steps, where one looked."""
+    """Results of a launch of all sides: side -> the steps of each round in seconds, metric -> side
+    -> the median over the rounds, and side -> observations within its steps, if requested."""
 
     steps: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -82,10 +81,10 @@ def launch(
 ) -> Launch:
     """Start a job for each side, let them take turns for `rounds` of `seconds` each, end them.
 
-    `signatures`: of each side's step graphs, the main one first. `patience`: how long a job that
-    has not come to a step may tell nothing, in seconds. `wanted`: names of metrics; the
-    allocator's peak and the ops of a pattern are looked for only if they are among them.
-    `watch`: as of a contest. `looking`: whether to look within the steps.
+    `signatures`: of each side's step graphs, the main graph's first. `patience`: seconds for which
+    a job can send no message before its first step. `wanted`: names of metrics; the allocator's
+    peak and the ops of a pattern are measured only if they are among them. `watch`: as for
+    `Contest`. `looking`: True to observe the steps from inside.
     Raises UsageError, which names the side, when a job ends too early.
     """
     patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]
@@ -132,7 +131,7 @@ def launch(
 
 
 class _Observer:
-    """One side's job, and what was seen of it beside its steps."""
+    """One side's job, and the observations of it in addition to its steps."""
 
     def __init__(
         self,
@@ -160,21 +159,21 @@ class _Observer:
         self.runner = Runner(
             kind(side.name, None, orders),
             machine,
-            # nothing was planned for the job: its step graphs are all that there is to tell
+            # nothing was planned for the job: the plan holds only its step graphs
             plan_document.bare(machine, signatures=signatures),
             self._hear,
         )
 
     @property
     def startup(self) -> list[float]:
-        """Seconds until it stood before its first step; without the time at the barrier."""
+        """Seconds until the job waited before its first step; without the time at the barrier."""
         stood = self.runner.stood
         return [] if stood is None else [(stood - self.began) * NANOSECOND]
 
     def _hear(self, record: Record, execution: messages.Execution) -> None:
         self.peak = max(self.peak, execution.peak)
         signature = record.graphs[execution.graph].signature
-        # one that was granted in the next turn obeys these orders, too
+        # an execution that was granted in the next turn obeys these orders, too
         if execution.version != RECORDING or not self._recording:
             return
         if self._looking and record.understands(execution):
@@ -192,8 +191,8 @@ class _Observer:
             )
 
     def record_ops(self) -> None:
-        """A short turn in which every op is recorded; its steps are in no step time. Once a first
-        round is over, Python is looked at, too."""
+        """Run a short turn in which every op is recorded; its steps are in no step time. The first
+        such turn, after a round, also starts the sampling of Python."""
         if self._looking and self._looks is None and self.runner.lead is not None:
             self._looks = Looks(self.runner.lead, LOOKS_A_SECOND)
         orders = Orders(RECORDING, targets=self._signatures, barrier=True, events=True)
@@ -204,7 +203,7 @@ class _Observer:
         self.runner.order(Orders(PLAIN, targets=self._signatures, barrier=True).lines())
 
     def seen(self) -> Seen | None:
-        """What was seen within the steps, while the job still stands; None: nothing."""
+        """Return the observations within the steps while the job still waits; None: nothing."""
         record, looks = self._record, self._looks
         if record is None or looks is None:
             return None
@@ -232,7 +231,7 @@ def _matches(key: messages.Key, pattern: str) -> bool:
 
 
 def quartile(steps: Sequence[float]) -> float:
-    """The lower quartile: what a step takes when nobody disturbs it.
+    """Return the lower quartile: the time of an undisturbed step.
 
     Between launches of the same code it varies far less than the median, because other work on the
     machine only ever adds (docs/explanation/decisions/gate-launches.md).
@@ -287,7 +286,7 @@ def _running(observers: Sequence[_Observer]) -> Iterator[None]:
 
 
 def _culprit(observers: Sequence[_Observer]) -> _Observer:
-    """Who ended, else who never stood, else the first."""
+    """Return the job that ended, else a job that never came to a step, else the first."""
     ended = [o for o in observers if o.runner.ended]
     late = [o for o in observers if not o.runner.standing]
     return (ended or late or list(observers))[0]

@@ -1,8 +1,8 @@
-"""What got slower, after a limit on time has failed: a few more rounds in which one looks within.
+"""Locate a slowdown after a limit on time has failed, with a few more rounds that look inside.
 
-Of a training job's steps the parts, the ops by key, and the functions that Python stood in between
-them; of a command of Python timed whole, its functions. Both sides take turns as before, and what
-differs is told where the interval of its difference lies above 0.
+For a training job: the parts of its steps, the ops by key, and the Python functions that ran
+between steps. For a Python command timed whole: its functions. Both sides take turns as before.
+A difference is reported if its confidence interval is above 0.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from dltune.watch import looks
 from dltune.watch.activity import activity
 from dltune.watch.looks import Stack
 
-# rounds: fewer tell nothing of their spread; more are begun only within this share of the budget
+# rounds: fewer do not show their spread; more are begun only within this share of the budget
 ROUNDS, LEAST_ROUNDS, SHARE = 4, 2, 0.3
 # turns of a round, and how long each is, in seconds
 TURNS, TURN_SECONDS = 4, 0.25
-# the intervals of all that is told of one kind hold together
+# the intervals of all reported differences of one kind hold together
 CONFIDENCE = 0.95
-# told only if it is this share of all that was gained, and of each kind at most so many
+# report only differences of at least this share of all that was gained, at most MOST of each kind
 LEAST, MOST = 0.05, 5
-# looks at the main thread below which a round tells nothing of Python
+# samples of the main thread below which a round does not count for Python
 LEAST_LOOKS = 20
 # functions of the interpreter in which other threads than the main one begin
 _THREADS = ("_bootstrap", "Thread._bootstrap")
 
 Kind = Literal["part", "op", "python"]
 KINDS: tuple[Kind, ...] = ("part", "op", "python")
-# seconds of a step, or of the whole command, by what; a kind that could not be seen is not there
+# seconds of a step, or of the whole command, by name; a kind that was not observed is missing
 Amounts = Mapping[Kind, Mapping[str, float]]
 # in which file and at which line the head's functions were seen, and how often
 Lines = dict[str, Counter[tuple[str, int]]]
 
 
 def asked(verdicts: Iterable[Verdict]) -> bool:
-    """Whether a ratio of times has failed."""
+    """Return True if a ratio of times has failed."""
     return any(
         verdict.outcome == "fail" and verdict.over == "ratio" and verdict.unit == "s"
         and verdict.metric not in (*metrics.FROM_DOCUMENT, "startup")
@@ -71,10 +71,10 @@ def look(
     *,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Slower, ...], list[str]]:
-    """What got slower, the most costly of each kind first, and what could not be seen, sentences.
+    """Return the slower parts, the most costly of each kind first, and notes on missing evidence.
 
     `tops`: each side's checkout; `changed`: files that the change touches, as git names them there.
-    Who is interrupted gets what there is: the verdict stands already.
+    An interrupt returns the results so far, because the verdict is final already.
     """
     seen: dict[str, list[Amounts]] = {"base": [], "head": []}
     lines: Lines = defaultdict(Counter)
@@ -108,9 +108,9 @@ def look(
 def slower(
     base: Sequence[Amounts], head: Sequence[Amounts]
 ) -> Iterator[tuple[Kind, str, tuple[float, float, float, float]]]:
-    """Kind, what, and (base, head, low, high), of what is longer in the head beyond chance: means
-    over rounds, and Student's interval of the difference, for as many at once as were in question
-    (Bonferroni; that these were chosen by what was measured is not in it)."""
+    """Yield kind, name, and (base, head, low, high) of each item that takes longer in the head
+    beyond chance: means over rounds, and Student's interval of the difference. The intervals hold
+    for all items in question together (Bonferroni; not corrected for the choice by measurement)."""
     gained = 0.0
     for kind in KINDS:
         rounds = zip(base, head, strict=True)
@@ -140,7 +140,7 @@ def _round(
     lines: Lines,
     notes: dict[str, None],
 ) -> Iterator[tuple[str, Amounts]]:
-    """Side and amounts."""
+    """Yield each side's name and amounts."""
     sides = made.drawn()
     if made.kind == "whole":
         for side in sides:
@@ -176,8 +176,8 @@ def _round(
 
 
 def _within(seen: training.Seen) -> dict[Kind, dict[str, float]]:
-    """The parts and the ops of a step; of graphs that run beside the main one, as often as they
-    run for each of its executions."""
+    """Return the seconds of the parts and the ops of a step. Graphs other than the main graph
+    count as often as they run for each execution of the main graph."""
     found: dict[Kind, dict[str, float]] = {kind: defaultdict(float) for kind in ("part", "op")}
     parts = breakdown.parts(seen.graphs, seen.executions)
     main = len(next(iter(seen.executions.values()), ()))
@@ -201,8 +201,8 @@ def _within(seen: training.Seen) -> dict[Kind, dict[str, float]]:
 def _python(
     stacks: Sequence[Stack], top: Path, side: Side, lines: Lines, seconds: float
 ) -> dict[str, float]:
-    """Of so many seconds those in each function of the job's own, by the looks that found it; where
-    the head has it is noted in `lines`."""
+    """Divide `seconds` among the job's own functions by their samples. The head's places are
+    counted in `lines`."""
     total = sum(stack.looks for stack in stacks)
     found: dict[str, float] = defaultdict(float)
     for stack in stacks:
@@ -217,7 +217,7 @@ def _python(
 
 
 def _looked_at(side: Side, timeout: float) -> list[Stack]:
-    """What the main thread of a command was at. Raises UsageError where py-spy cannot tell."""
+    """Return the stacks of a command's main thread. Raises UsageError if py-spy cannot sample."""
     command, why = usable()
     if command is None:
         raise UsageError(why, remedy=None)
@@ -234,13 +234,13 @@ def _looked_at(side: Side, timeout: float) -> list[Stack]:
 
 
 def _file(frame: Frame, top: Path) -> str:
-    """A file of the checkout as git names it."""
+    """Return a file of the checkout as git names it."""
     path = Path(frame.filename)
     return str(path.relative_to(top)) if path.is_relative_to(top) else frame.filename
 
 
 def _titled(kind: Kind, what: str, lines: Lines) -> str:
-    """With the line at which the head was found most often."""
+    """Return the title of an item, with the line at which the head was sampled most often."""
     if kind != "python" or not lines.get(what):
         return what
     ((file, line), _) = lines[what].most_common(1)[0]

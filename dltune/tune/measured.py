@@ -37,21 +37,21 @@ from dltune.turns.allotment import (
 )
 from dltune.turns.step_barrier import JobEndedError
 
-# about how long a turn is, in seconds; and the steps of it that count, for steps up to LONG seconds
-# and for longer ones: short turns and many of them decide sooner than long ones. What a job loses
-# by standing (caches, a core that slept) is little beside a second, and the same for all
-# candidates: a long step needs none before it that warms up
+# approximate seconds of a turn; and its steps that count, for steps up to LONG seconds and for
+# longer steps: many short turns decide sooner than a few long turns. The loss of a job by waiting
+# (caches, a core that slept) is small compared with a second, and the same for all candidates:
+# a long step needs no warm-up step before it
 TURN_SECONDS, LONG = 0.6, 1.0
 SHORT_STEPS, LONG_STEPS = 2, 1
-# candidates that may stand at once, where there is memory for them
+# candidates that can wait at once, if there is memory for them
 MOST = 6
 # of the memory, left to others
 SPARE = 0.1
-# a candidate may be silent for so many times what the job as given took to come to its steps, and
-# take twice that to come to them; at least so many seconds
+# a candidate can be silent for so many times the start time of the job as given (until its steps),
+# and take twice that to come to its steps; at least so many seconds
 PATIENCE, LEAST_PATIENCE = 4.0, 30.0
-# so many turns' time for a turn, and at least so many seconds: validation may come between, or the
-# end of an epoch, at which tf.data may rest for half a minute
+# so many turns' time for a turn, and at least so many seconds: validation can come between, or the
+# end of an epoch, at which tf.data can rest for half a minute
 TURN_PATIENCE, LEAST_TURN_PATIENCE = 20.0, 60.0
 # a job that ended by itself after so many turns is started again
 ENOUGH_TURNS = 3
@@ -61,7 +61,7 @@ ATTEMPTS = 3
 
 @dataclass
 class _Stand:
-    """A candidate that stands ready. `closing` ends its job."""
+    """A candidate that waits, ready for a turn. `closing` ends its job."""
 
     tried: Tried
     allotment: Allotment
@@ -83,9 +83,9 @@ class Measured:
         framework: Framework | None = None,
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`budget`: seconds from now on. `patience`: for how long the job as given may tell nothing
-        before its first step. `framework`: what it must run on (None: anything). `tell` is
-        given what a start waits for (empty: the job's first step)."""
+        """`budget`: seconds from now on. `patience`: seconds for which the job as given can send no
+        message before its first step. `framework`: its required framework (None: any). `tell`
+        is called with the cause of a start's wait (empty: the job's first step)."""
         self.error: DltuneError | None = None  # why the job as given cannot be measured
         self.framework = framework
         self._here = here
@@ -120,7 +120,7 @@ class Measured:
             self._stands.clear()
             self._starting.clear()
 
-    # --- what the search sees
+    # --- the interface of the search
 
     @property
     def room(self) -> int:
@@ -132,8 +132,8 @@ class Measured:
 
     @property
     def typical_share(self) -> float:
-        """Of the turns of the job as given, what its steps would take were all as the median one,
-        which is what counts: the rest is in a few of them, or between them."""
+        """Share of its turns that the job as given would take if all its steps were as the median
+        step, which counts: the rest is in a few steps, or between steps."""
         return self._typical / self._counted if self._counted else 1.0
 
     def left(self) -> float:
@@ -173,7 +173,7 @@ class Measured:
     # --- starting
 
     def _in_force(self, candidate: Candidate) -> Choice | None:
-        """A choice that the job as given has already."""
+        """Return a choice of the candidate that the job as given has already."""
         if self._given is None:
             return None
         return next((c for c in candidate if as_it_is(c, self._here, self._given)), None)
@@ -189,7 +189,7 @@ class Measured:
             raise failed(error) from None
 
     def _wait(self) -> None:
-        """Until nothing starts any more: what starts would be in the way of a first turn."""
+        """Wait until no job starts any more: a starting job would disturb a first turn."""
         silence = self._patience
         longest = math.inf
         if self._first_start is not None:
@@ -241,8 +241,8 @@ class Measured:
         return found.shortened(found.share) if step < LONG else self._long(tried, step, each)
 
     def _long(self, tried: Tried, step: float, each: float) -> Allotment:
-        """Of steps of so many seconds, and executions."""
-        warm_up = WARM_UP if tried.still else 0  # one whose data came to rest has them ready
+        """Return the allotment for steps of `step` seconds and `each` executions."""
+        warm_up = WARM_UP if tried.still else 0  # a job whose data came to rest has them ready
         steps = LONG_STEPS + warm_up + (tried.graphs > 1)
         executions = math.ceil(steps * each)
         return Allotment(executions, steps, steps * step, executions, warm_up)
@@ -250,7 +250,7 @@ class Measured:
     # --- turns
 
     def _turn(self, candidate: Candidate) -> float | Refused:
-        """A turn; a job that has come to its end after some of them is started again."""
+        """Run a turn; a job that has come to its end after some turns is started again."""
         stand = self._stands[candidate]
         try:
             return self._step_seconds(stand, self._patience if candidate == AS_GIVEN else 0.0)
@@ -269,8 +269,8 @@ class Measured:
         return self._turn(candidate)
 
     def _step_seconds(self, stand: _Stand, least: float) -> float:
-        """Raises RefusedError when the job hangs (for `least` seconds at the least), and
-        JobEndedError."""
+        """Return the seconds of a step in a turn. Raises RefusedError when the job hangs (for at
+        least `least` seconds), and JobEndedError."""
         limit = max(least, LEAST_TURN_PATIENCE, TURN_PATIENCE * stand.allotment.seconds)
         for _ in range(ATTEMPTS):
             idle = self._patient(stand.log, limit)
@@ -285,8 +285,8 @@ class Measured:
         raise failed(UsageError(TOO_SELDOM, remedy=None), stand.log)
 
     def _patient(self, log: Path, limit: float) -> Callable[[], None]:
-        """To be called while a job has its turn: hears the others; ends the turn after `limit`
-        seconds by RefusedError."""
+        """Return a function to call during a job's turn: it receives the others' messages, and
+        ends the turn after `limit` seconds by RefusedError."""
         ends = time.monotonic() + limit
 
         def idle() -> None:
@@ -297,7 +297,7 @@ class Measured:
         return idle
 
     def _hear(self) -> None:
-        """What those that stand have to tell, but for the one that has its turn."""
+        """Receive the messages of the waiting jobs, except for the job that has its turn."""
         for stand in self._stands.values():
             if stand.tried.standing:
                 stand.tried.listen(0)
