@@ -1,7 +1,8 @@
-"""How much of a step PyTorch's compiler keeps for the backward pass, so that it fits a budget.
+"""The part of a step that PyTorch's compiler keeps for the backward pass, so that it fits a budget.
 
-The compiler computes again what costs least for a part of what it would keep: a number, its
-`activation_memory_budget`. What each number comes to is in the profile, for the job's own graphs.
+`activation_memory_budget`, a number, is the part that the compiler keeps of all that it would keep;
+it computes the cheapest again. The profile has the outcome of each number, for the job's own
+graphs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Kept:
 
 
 def decide(profile: Profile, found: Compiled, budget: int | None, slowdown: float | None) -> Memory:
-    """`budget`: bytes of PyTorch's allocator in all; `slowdown`: as few as with so much more work,
-    a share; neither: as few as possible. Raises UsageError when the budget cannot be met, or the
-    profile does not tell what is needed."""
+    """Plan for `budget`: bytes of PyTorch's allocator in all; `slowdown`: as few as with so much
+    more work, a share; neither: as few as possible. Raises UsageError when the budget cannot be
+    met, or the profile lacks the necessary data."""
     _require_known(found)
     there = list(_kept(found))
     if budget is not None:
@@ -79,9 +80,9 @@ def _require_known(found: Compiled) -> None:
 
 
 def _kept(found: Compiled) -> Iterator[Kept]:
-    """The job's own first. What the graphs do not tell, such as the loss, is as it was measured; it
-    comes while all is there that is kept. Compilers may find an order that takes less than the
-    graph's own."""
+    """Yield the job's own first. Values that the graphs do not describe, such as the loss, are as
+    they were measured; they come while everything kept is there. Compilers can find an order that
+    takes less than the graph's own."""
     graphs = [graph for graph in found.graphs for _ in range(graph.runs)]
     own = [graph.rungs[0] for graph in graphs]
     beside = found.between - _sum(own)
@@ -97,8 +98,8 @@ def _kept(found: Compiled) -> Iterator[Kept]:
 
 
 def _rung(graph: Graph, budget: float) -> Rung:
-    """A budget between two rungs comes to the same as that above; the job's own, which may be
-    smaller for a part of it, stays."""
+    """Return the rung of a budget: between two rungs it comes to the same as the upper; the job's
+    own budget, which can be smaller for a part of it, stays."""
     above = (one for one in graph.rungs if one.budget >= budget)
     return min(above, key=lambda one: one.budget, default=graph.rungs[0])
 

@@ -32,14 +32,14 @@ from dltune.systems.memory.offload import Offloader, Offloading
 from dltune.systems.memory.section import GivenUp, Memory
 from dltune.systems.memory.show import mib
 
-# what runs several times in a step, or not at all
+# nodes that run several times in a step, or not at all
 _CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
 # what waits for others, by the beginning of its type
 _FROM_ELSEWHERE = ("Recv", "HostRecv", "Collective", "Horovod")
 LARGEST = 5  # tensors that are named
 # of the budgets between the least and the one that asks for nothing
 HALVINGS = 8
-PARTS = 200  # of a step, of each of which the most bytes are told
+PARTS = 200  # of a step, for each of which the most bytes are reported
 MOST_EXAMPLES = 2**24
 # how often a selection is tried for what kernels write over, and which part of a budget may be left
 TRIES = 3
@@ -50,8 +50,9 @@ MIXES = 3  # of computing again and offloading, beside offloading alone
 
 @dataclass(frozen=True)
 class Peak:
-    """Where a step without a plan needs the most memory: `bytes` beside what it finds,
-    at the node `at`; the largest tensors' bytes there, by the node that gives them out."""
+    """The point where a step without a plan needs the most memory: `bytes` on top of those held
+    before it, at the node `at`; the largest tensors' bytes there, by the node that gives them
+    out."""
 
     bytes: int
     at: str
@@ -83,8 +84,8 @@ def decide(
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
     has room for. `tier`: where results may leave to meanwhile. `bounded`: with the bound; `solve`:
     and, for so many seconds, a better selection under the budget: both need ortools, and hold where
-    nothing leaves. Raises UsageError when the budget cannot be met, or the profile does not tell
-    what is needed."""
+    nothing leaves. Raises UsageError when the budget cannot be met, or the profile lacks
+    the necessary data."""
     called = None if largest_batch or tier else _called(profile)
     step, given, live = (None, called.step, called.live) if called else plannable(profile)
     batch = None
@@ -132,8 +133,8 @@ def decide(
 
 
 def _called(profile: Profile) -> EagerStep | None:
-    """The step of an eager job; None of another's. Raises UsageError where the profile does not
-    tell it."""
+    """Return the step of an eager job; None for another job. Raises UsageError where the profile
+    lacks the step."""
     if not profile.framework.capabilities.is_eager:
         return None
     if profile.calls is None or not profile.calls.forward:
@@ -156,8 +157,8 @@ def given_up(called: EagerStep, chosen: Selection) -> tuple[GivenUp, ...]:
 
 
 def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
-    """The step of the most op time, and the bytes that are held beside it. Raises UsageError when
-    it cannot be planned, or the profile does not tell what is needed."""
+    """Return the step of the most op time, and the bytes that are held outside it. Raises
+    UsageError when it cannot be planned, or the profile lacks the necessary data."""
     if profile.framework.capabilities.is_eager:  # its steps have no graph to change
         raise UsageError(
             "--largest-batch, --deepest and --offload support TensorFlow only",

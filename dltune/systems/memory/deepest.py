@@ -1,4 +1,4 @@
-"""How many more of the blocks that repeat in a step have room in a budget."""
+"""The number of further repeated blocks of a step that have room in a budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_NODES = 15_000  # of a deeper step; a plan for more takes longer than peopl
 
 @dataclass(frozen=True)
 class Depth:
-    """With so many blocks in all: `live` bytes beside a step and `peak` within, op time in
+    """With so many blocks in all: `live` bytes outside a step and `peak` within, op time in
     `seconds`, and what runs again `added`."""
 
     blocks: int
@@ -96,7 +96,8 @@ def deepest(profile: Profile, budget: int) -> Deepest:
 
 
 def _most(fits: Callable[[int], bool], low: int, at_most: int) -> int:
-    """`low`: what is known to fit, or one less than the fewest asked for."""
+    """Return the most that fit. `low`: a number known to fit, or one less than the fewest asked
+    for."""
     high = low + 1
     while high <= at_most and fits(high):
         low, high = high, 2 * high + 1
@@ -108,8 +109,8 @@ def _most(fits: Callable[[int], bool], low: int, at_most: int) -> int:
 
 
 def _most_planned(deeper: Deeper, given: MeasuredStep, room: int, low: int, at_most: int) -> int:
-    """`low`: what is known to fit. A deeper step needs no less, so that each that was tried tells
-    how many may fit, or how many do: the parameters of the others are known."""
+    """Return the most that fit. `low`: a number known to fit. A deeper step needs no less, so each
+    trial shows how many can fit, or how many do: the parameters of the others are known."""
     each = deeper.parameters
 
     def needed(copies: int) -> int:
@@ -136,7 +137,8 @@ def _most_planned(deeper: Deeper, given: MeasuredStep, room: int, low: int, at_m
 
 
 def _name(step: Step, nodes: list[int]) -> str:
-    """What most of a block's nodes are named after: their scope below what all have in common."""
+    """Return the name that most of a block's nodes share: their scope below the part that all have
+    in common."""
     scopes = Counter(
         scope for node in nodes if "/" in (scope := step.nodes[node].name.rpartition("/")[0])
     )

@@ -22,15 +22,15 @@ from dltune.systems.memory.show import (
     sentences,
 )
 
-# as the plugin calls what runs again (plugin/tensorflow/rewrite.cc)
+# the plugin's name for nodes that run again (plugin/tensorflow/rewrite.cc)
 AGAIN = "/dltune_again_"
-# and what has come back
+# and for tensors that have come back
 PREFETCH = "/dltune_prefetch_"
 
 
 @dataclass
 class _Process:
-    """`graphs`: the plan's, by number; it may be traced several times."""
+    """`graphs`: the plan's, by number; each can be traced several times."""
 
     graphs: dict[int, messages.Graph] = field(default_factory=dict)
     steps: int = 0
@@ -40,8 +40,8 @@ class _Process:
 
 
 class EnforcedMemory(Enforcement):
-    """The section on memory in one job. Raises UsageError when there is no folder for what it
-    offloads."""
+    """The section on memory in one job. Raises UsageError when there is no folder for the tensors
+    that it offloads."""
 
     inside = True
 

@@ -1,4 +1,4 @@
-"""What a job of PyTorch's gives up as planned, and what came of it."""
+"""Results that a PyTorch job gives up as planned, and the effect on the job."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class EnforcedCalls(Enforcement):
         return Outcome(outcome, list(sentences(outcome, self.section)))
 
     def _again(self, groups: int) -> int:
-        """How many results of the first ones are computed again; of a compiler, whether it has its
-        budget."""
+        """Return how many results of the first ones are computed again; of a compiler, whether it
+        has its budget."""
         if self.section.compiled is not None:
             return groups
         return sum(len(one.reads) - 1 for one in self.section.given_up[:groups])

@@ -1,4 +1,4 @@
-"""What the memory system registers."""
+"""The parts that the memory system registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves memory for a file while a step runs, beside what is computed again."""
+"""Tensors that leave memory for a file while a step runs, in addition to recomputation."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dltune.systems.memory.model.tensor_cache import CacheTooSmall
 from dltune.systems.memory.model.tiers import Tiers
 from dltune.systems.memory.section import Offloaded
 
-SMALLEST = 64 << 10  # bytes; what is smaller is not worth a copy
-# what holds its values elsewhere
+SMALLEST = 64 << 10  # bytes; a smaller tensor is not worth a copy
+# types of tensors that hold their values elsewhere
 _HANDLES = ("resource", "variant", "string")
 
 
 @dataclass(frozen=True, eq=False)
 class Offloading:
-    """A selection, and what leaves memory beside it. `level`: bytes by step that are held then.
-    `waited`: seconds in which the step waits for copies."""
+    """A selection, and the tensors that leave memory in addition. `level`: bytes by step that are
+    held then. `waited`: seconds in which the step waits for copies."""
 
     selection: Selection
     swaps: Sequence[Swap]
@@ -86,7 +86,8 @@ class Offloader:
         return high
 
     def _uses(self, selection: Selection) -> tuple[Accesses, dict[int, dict[int, int]]]:
-        """And by block, after which steps it may leave, and which tensor then does."""
+        """Return the accesses and, by block, after which steps it can leave, and which tensor then
+        does."""
         found, steps = self.found, selection.steps
         uses = accesses(found.graph, steps, found.written, found.forwarded)
         alone = {
@@ -97,7 +98,7 @@ class Offloader:
 
 
 def _leaving(found: MeasuredStep, step: Step) -> Iterator[int]:
-    """The tensors that may leave."""
+    """Yield the tensors that can leave."""
     tensors = found.graph.tensors
     held = (tensors.kind == Kind.RESULT)[tensors.alias] & (tensors.bytes >= SMALLEST)
     for tensor in np.flatnonzero(held).tolist():

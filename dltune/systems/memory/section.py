@@ -18,7 +18,7 @@ from dltune.base.faults import (
     index,
 )
 
-# all but the order, what there is to tell of a plan in numbers
+# all but the order: the figures of a plan
 FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")
 
 
@@ -99,7 +99,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def again(self) -> int:
-        """How many results are computed again."""
+        """Return the number of results that are computed again."""
         return len(self.order) - len(self.nodes)
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from dltune.systems.memory.deepest import Deepest
 
 MIB = 2**20
-NOTABLE = 0.01  # of what was planned
+NOTABLE = 0.01  # of the planned amount
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What came of a run in one process. `again`: so many results its graph computes again.
+    """The effect of a run in one process. `again`: so many results its graph computes again.
     `peak`: the most bytes that the allocator held in one of `steps` (None: none was recorded), of
     which it held `live` as that step began (None: not planned for); `at`: the node that ended when
     it held the most, where steps were recorded op by op."""
@@ -44,14 +44,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class MemoryOutcome:
-    """`left`: what was not in force, and why, sentences."""
+    """`left`: the parts that were not in force, and why, sentences."""
 
     processes: tuple[Kept, ...]
     left: tuple[str, ...] = ()
 
 
 def intent(section: Memory) -> Iterator[str]:
-    """What would be enforced."""
+    """Yield the effects that would be enforced."""
     if section.compiled is not None:
         yield f"{choice(section)}, at most about {mib(section.live + section.peak)}"
         return
@@ -63,7 +63,7 @@ def intent(section: Memory) -> Iterator[str]:
 
 
 def sentences(outcome: MemoryOutcome, section: Memory) -> Iterator[str]:
-    """What came of the section."""
+    """Yield the effects of the section."""
     for one in outcome.processes:
         did = f"recomputes {one.again} of {counted(section.again, 'result')}"
         if compiler := _compiler(section):
@@ -103,7 +103,7 @@ def choice(section: Memory) -> str:
 
 
 def _compiler(section: Memory) -> str:
-    """What it does; empty: none is told anything."""
+    """Return the compiler's part; empty: no compiler is given a budget."""
     if section.compiled is None:
         return ""
     return f"PyTorch compiles with activation_memory_budget = {section.compiled:g}"
@@ -214,7 +214,7 @@ def _depths(found: Deepest) -> Table:
 
 
 def _again(section: Memory) -> Table:
-    """What runs several times, the most often first."""
+    """Return the nodes that run several times, the most often first."""
     times = Counter(section.order)
     rows = [
         (Key(section.nodes[place]), str(count - 1))
@@ -225,7 +225,8 @@ def _again(section: Memory) -> Table:
 
 
 def _offloaded(section: Memory) -> Table:
-    """What leaves memory, the largest first, and between which ops it is away."""
+    """Return the tensors that leave memory, the largest first, and between which ops each is
+    away."""
     rows = [
         (
             Key(section.nodes[one.place]),

@@ -13,7 +13,7 @@ from _dltune_torch_calls import Calls, name_of
 
 # of Python's, for a group that is computed again for another; and for all else
 FRAMES, BESIDE = 8, 1000
-# what it writes is not told by its schema: `running_mean` and `running_var`, where it trains
+# its schema does not declare that it writes `running_mean` and `running_var`, where it trains
 _BATCH_NORM = "aten.native_batch_norm.default"
 
 
@@ -27,7 +27,7 @@ class _Kept:
 
 
 class _Part:
-    """A tensor in what is given out at `slot`."""
+    """A tensor in the value given out at `slot`."""
 
     __slots__ = ("offset", "size", "slot", "stride")
 
@@ -41,8 +41,8 @@ class _Part:
 
 
 class _Read:
-    """A part of what a recipe gives out, which ends with its last reader: within the recipe itself
-    its parts stand alone."""
+    """A part of a recipe's output, which ends with its last reader: within the recipe itself its
+    parts are independent."""
 
     __slots__ = ("part", "recipe")
 
@@ -51,9 +51,9 @@ class _Read:
 
 
 class _Recipe:
-    """Calls of one step that can be made again: of each the operator, what it was given, and what
-    random numbers came next. `reads`: as the plan counts them, of the run that they are of now.
-    `values`: what has been computed and is read again, by slot."""
+    """Calls of one step that can be made again: for each the operator, its arguments, and the
+    random numbers that came next. `reads`: as the plan counts them, of the run that they are of
+    now. `values`: results that have been computed and are read again, by slot."""
 
     __slots__ = ("calls", "dtypes", "length", "plan", "reads", "run", "values")
 
@@ -77,10 +77,11 @@ class _Recipe:
 
 
 def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable[[], None]) -> Any:
-    """A context in which each step gives up what `orders` tell: `forward`, the names of a step's
-    calls that autograd is to differentiate, and `groups` of them with their `calls`, and `reads`
-    before the first run and after each. What comes between these calls is not planned for, as a
-    loader's where an epoch begins. `at_first` is called before the first of them."""
+    """Return a context in which each step gives up the results that `orders` list: `forward`, the
+    names of a step's calls that autograd is to differentiate, and `groups` of them with their
+    `calls`, and `reads` before the first run and after each. Other calls between these are not
+    planned for, such as a loader's where an epoch begins. `at_first` is called before the first of
+    them."""
     calls = Calls(torch)
     autograd = torch._C._autograd
     dispatch: Any = torch.utils._python_dispatch
@@ -94,7 +95,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 for number, group in enumerate(orders["groups"])
                 for call in group["calls"]
             }
-            # a group may be computed from another again, and that from a third
+            # a group can be computed from another again, and that from a third
             deepest = FRAMES * len(orders["groups"])
             sys.setrecursionlimit(max(sys.getrecursionlimit(), BESIDE + deepest))
             self.given_up = 0  # groups of this step
@@ -129,8 +130,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 self._forget()
 
         def leave(self) -> None:
-            """None of what comes now is planned for. Where results are still to be computed again,
-            it stays: what they read may be written."""
+            """Stop: no later call is planned for. Where results are still to be computed again, the
+            mode stays: tensors that they read can be written."""
             if dispatch._get_current_dispatch_mode() is self and not (self._made or self._inputs):
                 dispatch._pop_mode()
                 self._away = True
@@ -150,7 +151,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
 
         @property
         def other(self) -> str:
-            """How this step, which has ended, is another one than planned; empty: it is none."""
+            """Return how this step, which has ended, differs from the planned step; empty: it does
+            not."""
             if self.given_up == len(orders["groups"]):
                 return ""
             if self._at < len(self.names):
@@ -206,7 +208,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             return self.groups.get(at)
 
         def _within(self, number: int, written: Sequence[Any]) -> bool:
-            """Whether all of them are what this group of calls has given out."""
+            """Return True if this group of calls has given out all of them."""
             found = (self._made.get(one.untyped_storage()._cdata) for one in written)
             recipe = self._recipes.get(number)
             return all(one is not None and one[0] is recipe for one in found)
@@ -237,7 +239,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             return result
 
         def _kept(self, value: Any, reader: _Recipe) -> Any:
-            """What a call is given, so that it can be given it again."""
+            """Return a call's argument in a form in which it can be passed again."""
             if isinstance(value, torch.Tensor):
                 if found := self._made.get(value.untyped_storage()._cdata):
                     recipe, slot, _ = found
@@ -255,8 +257,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             return value
 
         def _before_write(self, tensor: Any) -> None:
-            """By a call that is not planned for: what it holds then is not given up, and what it
-            holds now is kept for those who read it."""
+            """Prepare for a write by a call that is not planned for: the value after it is not
+            given up, and the value before it is kept for those who read it."""
             if not calls.is_plain(tensor):
                 return
             address = tensor.untyped_storage()._cdata
@@ -308,7 +310,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             return read.part.of(whole)
 
         def _run(self, recipe: _Recipe) -> list[Any]:
-            """What it gives out, by slot."""
+            """Return the recipe's results, by slot."""
             slots: list[Any] = []
             for func, args, kwargs, state in recipe.calls:
                 given, named = self._given(args, slots), self._given(kwargs, slots)
@@ -329,7 +331,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             return slots
 
         def _given(self, value: Any, slots: list[Any]) -> Any:
-            """What a call was given; `slots` are of its own recipe."""
+            """Return a call's argument; `slots` are those of the call's recipe."""
             if isinstance(value, _Part):
                 return value.of(slots[value.slot])
             if isinstance(value, _Read):

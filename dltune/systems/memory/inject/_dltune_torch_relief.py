@@ -22,7 +22,7 @@ from _dltune_torch_compiled import (
 from _dltune_torch_recomputation import recomputing
 from _dltune_torch_steps import WARM, Allocator, Around, Tell, obstacle, step_hook, teller
 
-_GROWN = 1.001  # times: a peak is told again where it is so much higher
+_GROWN = 1.001  # times: a peak is reported again where it is so much higher
 
 
 def start(
@@ -59,7 +59,7 @@ def _divide(
 ) -> None:
     """Have the compiler keep the `planned` part, but random numbers whole: by itself it has others
     drawn again, with which gradients are wrong (seen in 2.13). Where it still would, it keeps more,
-    as the ladder tells. `did`: a graph was divided so; `left`: one was not, and why."""
+    by the ladder. `did`: a graph was divided so; `left`: one was not, and why."""
 
     def choose(plain: Callable[..., Any], graph: Any, info: Any, own: float) -> Any:
         try:
@@ -81,7 +81,7 @@ def _divide(
 
 
 class _Budget:
-    """What came of it that the compiler keeps less, and what steps hold with that."""
+    """The effect of the compiler's keeping less, and the bytes that steps hold with that."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -173,7 +173,7 @@ class _Enforced:
             self._around.context.leave()
 
     def _begin(self) -> None:
-        """A step: what comes between two of them, such as validation, is none of either."""
+        """Begin a step: work between two steps, such as validation, belongs to neither."""
         if self._allocator:
             self._allocator.peak()
 

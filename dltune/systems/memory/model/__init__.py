@@ -1,1 +1,1 @@
-"""Memory over a step of training: when each tensor is needed, and what it costs not to keep it."""
+"""Memory over a step of training: when each tensor is needed, and the cost of not keeping it."""

@@ -1,4 +1,5 @@
-"""Which memory each step of a schedule touches: what a tier of memory must hold for it to run."""
+"""The memory that each step of a schedule touches: a tier of memory must hold it for the step to
+run."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class Accesses:
         return found
 
     def alone(self, graph: StepGraph, steps: Sequence[Step]) -> dict[int, dict[int, int]]:
-        """By block, and step that touches it, the one tensor that is all that is read later of what
-        the block holds then: what must come back if the block leaves after that step."""
+        """Return, by block, and step that touches it, the only tensor of the block's content then
+        that is read later: it must come back if the block leaves after that step."""
         producer = graph.tensors.producer.tolist()
         later: list[set[int]] = [set() for _ in self.at]
         found: dict[int, dict[int, int]] = {}
@@ -70,7 +71,7 @@ class Accesses:
 
     @property
     def largest(self) -> int:
-        """Bytes of what one step touches at most: less no tier can do with."""
+        """Return the most bytes that one step touches: no tier can do with less."""
         size = self.bytes
         return max((sum(size[block] for block in row) for row in self.touched), default=0)
 
@@ -81,7 +82,8 @@ def accesses(
     written: Mapping[int, Collection[int]] = NOTHING,
     forwarded: Mapping[int, Collection[int]] = NOTHING,
 ) -> Accesses:
-    """Of nodes in the order in which they run; what `steps` bring back is not heeded, for who holds
-    a block when is decided after this. Arguments and ValueError as of `touches`."""
+    """Return the accesses of nodes in the order in which they run. Tensors that `steps` bring back
+    are ignored, for who holds a block when is decided after this. Arguments and ValueError as of
+    `touches`."""
     plain = [Step(step.node) for step in steps]
     return Accesses(*touches(graph, plain, written, forwarded))

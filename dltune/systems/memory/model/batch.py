@@ -1,8 +1,8 @@
 """A step with another number of examples.
 
-What holds examples has the batch, or a multiple of it, as its first dimension, as the keys of the
-ops that read it tell; its bytes grow with the batch, and so does the time of the ops that read it
-or give it out.
+A tensor of examples has the batch, or a multiple of it, as its first dimension, according to the
+keys of the ops that read it. Its bytes grow with the batch, and so does the time of the ops that
+read it or give it out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def batched(profile: Profile, step: Step, found: MeasuredStep) -> Batched:
     ops = [None if node.op is None else profile.ops[node.op] for node in step.nodes]
     timed = [op for op in ops if op is not None]
     tensors = found.graph.tensors
-    shapes: dict[int, Tensor] = {}  # by tensor, as its readers' keys tell
+    shapes: dict[int, Tensor] = {}  # by tensor, from its readers' keys
     for op, row in zip(ops, found.graph.reads.lists, strict=True):
         if op is not None:
             shapes.update(zip(row, inputs_of(op.key), strict=False))
@@ -72,7 +72,7 @@ def batched(profile: Profile, step: Step, found: MeasuredStep) -> Batched:
 
 
 def _batch(step: Step, shapes: Mapping[int, Tensor], tensors: Tensors) -> int | None:
-    """The first dimension of most of what the step is given."""
+    """Return the first dimension of most of the step's inputs."""
     given = Counter(
         shape.shape[0]
         for tensor, shape in shapes.items()

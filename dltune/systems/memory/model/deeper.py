@@ -1,7 +1,8 @@
 """A step with further blocks between those that repeat.
 
-A copy stands between two blocks. It reads of the block before and of the one behind what each block
-reads of its own, and what all blocks read. What gathers from all blocks gathers from copies, too.
+A copy is between two blocks. It reads from the block before and from the block behind in the way
+that each block reads from itself, and the nodes that all blocks read. Nodes that gather from all
+blocks gather from copies, too.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Deeper:
 
     @functools.cached_property
     def parameters(self) -> int:
-        """Bytes of a block's variables, of what the optimizer keeps of them, and of their handles:
-        a variable is as large as what is read from it, or goes into it."""
+        """Return the bytes of a block's variables, of the optimizer's values for them, and of their
+        handles: a variable is as large as the tensor that is read from it, or goes into it."""
         nodes = self.step.nodes
         found = {row[self.repeat.cut]: 0 for row in self.repeat.rows}
         for reader in nodes:
@@ -132,7 +133,7 @@ class Deeper:
         )
 
     def _gathered(self, node: Node, copies: int) -> dict[str, Any]:
-        """What the node reads where it reads the same of several blocks."""
+        """Return the node's inputs where it reads the same of several blocks."""
         slots = node.slots or (0,) * len(node.inputs)
         read: dict[tuple[int, int], set[int]] = {}
         for one, slot in zip(node.inputs, slots, strict=True):
@@ -175,7 +176,7 @@ class Deeper:
 
     @functools.cached_property
     def _passes(self) -> list[_Pass]:
-        """Told by nodes that read of the block that ran before theirs."""
+        """Return the passes, recognised by nodes that read of the block that ran before theirs."""
         found = []
         for rising in (True, False):
             pairs = [
@@ -233,7 +234,7 @@ class Deeper:
 
 
 def _given(nodes: Sequence[Node], reader: Node, at: int) -> int:
-    """Bytes of what it reads there."""
+    """Return the bytes of the tensor that it reads there."""
     slot = reader.slots[at] if reader.slots else 0
     outputs = nodes[reader.inputs[at]].outputs
     return outputs[slot].bytes if slot < len(outputs) else 0

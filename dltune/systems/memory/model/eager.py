@@ -1,8 +1,8 @@
 """A step that PyTorch runs call by call, ready for its memory to be planned.
 
-Its calls run in the order of the script, and what autograd keeps is computed again where it reads
-it. Who writes into what a call gave out is one with that call: only what both have made is read
-again.
+Its calls run in the order of the script, and results that autograd keeps are computed again where
+it reads them. A call that writes into another call's result is one with that call: only the result
+of both is read again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TURNS = 10  # at most, until steps come in the order in which they are read
 
 @dataclass
 class Group:
-    """Calls that give out memory and what they and others write into it. `again`: they may run once
+    """Calls that give out memory and those that write into it. `again`: they can run once
     more, for the same results, and do nothing else."""
 
     calls: list[int]
@@ -63,7 +63,7 @@ def eager(found: Calls) -> EagerStep:
 
 
 def recomputed(found: EagerStep, steps: Sequence[Run]) -> list[Recomputed]:
-    """What of these steps runs again, in the order of the calls."""
+    """Return those of these steps that run again, in the order of the calls."""
     times = Counter(step.node for step in steps)
     again = {
         node: Recomputed(group, [[0] * len(group.storages)])
@@ -94,10 +94,10 @@ def recomputed(found: EagerStep, steps: Sequence[Run]) -> list[Recomputed]:
 
 
 def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
-    """In the order in which a job runs what these do: a group runs again when somebody reads what
-    it gives out and nobody has it, and that is kept for as many reads as in these steps. Who takes
-    several results takes one after the other: what it has in hand meanwhile is there for what the
-    next ones are computed from."""
+    """Return the runs in the order in which a job makes them: a group runs again when a reader
+    needs its result and it is not there, and the result is kept for as many reads as in these
+    steps. Who takes several results takes one after the other: those already taken are available
+    meanwhile to the computation of the next."""
     again = recomputed(found, steps)
     place = {
         storage: (number, slot)
@@ -106,7 +106,7 @@ def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
     }
     node = {id(group): node for node, group in found.groups.items()}
     runs = [0] * len(again)
-    left = [list(one.reads[0]) for one in again]  # reads of what there is now
+    left = [list(one.reads[0]) for one in again]  # reads of the present results
     in_hand: Counter[int] = Counter()  # by storage, of those that wait for others
     made: list[Run] = []
 
@@ -139,7 +139,7 @@ def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
 def _settled(found: EagerStep, steps: Sequence[Run]) -> Sequence[Run]:
     """As the job reads what is planned from these steps: they are read in the order in which they
     are told."""
-    # a group that is read may be computed from another, and that from a third
+    # a group that is read can be computed from another, and that from a third
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 4 * len(found.groups)))
     for _ in range(TURNS):
         told, steps = steps, as_read(found, steps)
@@ -149,7 +149,7 @@ def _settled(found: EagerStep, steps: Sequence[Run]) -> Sequence[Run]:
 
 
 def groups(found: Calls) -> list[Group]:
-    """Of all calls that autograd is to differentiate."""
+    """Return the groups of all calls that autograd is to differentiate."""
     made: list[Group] = []
     of_storage: dict[int, Group] = {}
     writes: dict[int, list[int]] = {}
@@ -176,7 +176,7 @@ def groups(found: Calls) -> list[Group]:
         for storage in call.reads:
             owner = of_storage.get(storage)
             if owner and at < owner.last and at not in owner.calls:
-                owner.again = False  # it has read what is there no more
+                owner.again = False  # it no longer reads the present value
     for group in made:
         group.again &= bool(group.storages) and not any(
             later not in group.calls and later < over
@@ -317,5 +317,5 @@ def _name(at: int, call: Call) -> str:
 
 
 def _short(name: str) -> str:
-    """As in "relu_" of "aten.relu_.default"."""
+    """Return the short name: "relu_" of "aten.relu_.default"."""
     return name.removeprefix("aten.").partition(".")[0]

@@ -1,9 +1,10 @@
-"""The selection that takes the least time under a budget of bytes, or how far from it one may be.
+"""The selection that takes the least time under a budget of bytes, or a bound on its distance from
+it.
 
 Moments are added where a solution of the relaxation (`moments.Relaxation`), made an order again,
 needs more than the budget, as cutting planes are: its bound rises, its orders come to meet the
-budget. Small steps are then solved as they are (`retention.solve`). It begins with what
-`selection.select` found, and ends with the best so far when a solver fails.
+budget. Small steps are then solved as they are (`retention.solve`). It begins with the result of
+`selection.select`, and ends with the best so far when a solver fails.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Exact:
 
     @property
     def gap(self) -> float:
-        """The part of a step that the selection may take longer than the best: the whole step's
-        time with what is added, over that with the bound, less 1."""
+        """Return the part of a step that the selection can take longer than the best: the whole
+        step's time with the additions, over that with the bound, less 1."""
         least = self.step + self.bound
         return (self.step + self.selection.seconds) / least - 1 if least else 0.0
 
@@ -160,7 +161,7 @@ class _Steps:
         return _apart(list(worst))
 
     def _offer(self, nodes: Integers, again: Flags) -> Amounts:
-        """The bytes that it needs, by position. Once it is mended, it may be the best."""
+        """The bytes that it needs, by position. Once it is mended, it can be the best."""
         search = self.search
         search.begin(nodes, again)
         level = search.now.level
@@ -176,7 +177,7 @@ class _Steps:
 
 
 def _apart(places: Sequence[int]) -> list[int]:
-    """Those that are far from what stands before them first."""
+    """Order the places: first those that are far from their predecessors."""
     near: set[int] = set()
     first: list[int] = []
     rest: list[int] = []

@@ -1,4 +1,4 @@
-"""What TensorFlow's allocator holds while an executor runs a step's nodes in a planned order.
+"""The memory of TensorFlow's allocator while an executor runs a step's nodes in a planned order.
 
 It counts references as TensorFlow does, forward in time: a buffer is held by what will still read
 it, by a kernel until it has ended, and by the variable whose value it is. So it checks
@@ -107,7 +107,7 @@ def executed(step: MeasuredStep, order: Sequence[int]) -> Held:
 def _readers(
     reads: Sequence[Sequence[int]], given: Sequence[Sequence[int]], order: Sequence[int]
 ) -> Counter[tuple[int, int]]:
-    """How often what is given out at a place of the order is read: by that place, and tensor."""
+    """Return how often the outputs at a place of the order are read: by that place, and tensor."""
     latest: dict[int, int] = {}
     found: Counter[tuple[int, int]] = Counter()
     for place, node in enumerate(order):

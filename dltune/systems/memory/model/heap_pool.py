@@ -1,7 +1,7 @@
-"""Memory taken once and handed out in blocks (SuperNeurons, section 3.2.1): a list of what is free,
-of which the first piece that is large enough is taken, and a table of what is not.
+"""Memory taken once and handed out in blocks (SuperNeurons, section 3.2.1): a list of free pieces,
+of which the first that is large enough is taken, and a table of used pieces.
 
-Pieces that are given back become one with free ones beside them, which the paper does not mention:
+Pieces that are given back become one with free neighbours, which the paper does not mention:
 without that they only ever become smaller.
 """
 
@@ -61,5 +61,5 @@ class HeapPool:
 
     @property
     def top(self) -> int:
-        """Bytes up to the end of what is taken: a pool of that size would do for it."""
+        """Bytes up to the end of the last used piece: a pool of that size would do for it."""
         return BLOCK * max((address + length for address, length in self.taken.values()), default=0)

@@ -1,4 +1,4 @@
-"""How long the parts of a layered step take, by their operations and bytes."""
+"""The time that the parts of a layered step take, from their operations and bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dltune.systems.memory.model.layered import LayerStep
 
 
 def seconds(step: LayerStep, device: Device) -> Numbers:
-    """By node: as long as its operations or its bytes take, whichever is more. Its bytes: what it
-    reads and gives out, parameters and their gradients."""
+    """By node: as long as its operations or its bytes take, whichever is more. Its bytes: all that
+    it reads and gives out, parameters and their gradients."""
     graph, network = step.graph, step.network
     sizes: list[int] = graph.tensors.bytes.tolist()
     flops, moved = np.zeros(len(graph)), np.zeros(len(graph))

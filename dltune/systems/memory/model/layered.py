@@ -47,7 +47,7 @@ class LayerStep:
 
     @property
     def baseline(self) -> int:
-        """Bytes where each tensor has memory of its own for the whole step."""
+        """Return the bytes where each tensor has separate memory for the whole step."""
         tensors = self.graph.tensors
         own = tensors.alias == np.arange(len(tensors))
         return self.input + int(tensors.bytes[own].sum())
@@ -145,7 +145,7 @@ class _Expansion:
         self.reads.append(list(reads))
 
     def _tensor(self, slot: int, like: Layer, view: int | None = None) -> int:
-        """Of the last node; as large as what a layer gives out."""
+        """Add a tensor of the last node; it is as large as a layer's output."""
         tensor = len(self.places)
         self.places.append((len(self.names) - 1, slot))
         self.bytes.append(FLOAT * self.batch * like.size)

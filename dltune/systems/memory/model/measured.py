@@ -116,8 +116,9 @@ def measured(step: Step) -> MeasuredStep:
 
 
 def _without_copies(graph: StepGraph, nodes: Sequence[Node]) -> StepGraph:
-    """What writes a variable has taken new memory for it where somebody still held the value, in
-    the order that was measured: `written` tells where somebody will."""
+    """Return the graph without copies. A node that writes a variable has taken new memory for it
+    where somebody still held the value, in the order that was measured: `written` says where
+    somebody will."""
     tensors = graph.tensors
     bytes = tensors.bytes.copy()
     for tensor, node in enumerate(tensors.producer.tolist()):
@@ -127,7 +128,7 @@ def _without_copies(graph: StepGraph, nodes: Sequence[Node]) -> StepGraph:
 
 
 def _order(graph: StepGraph, nodes: Sequence[Node]) -> list[int]:
-    """As they began; those of which nobody knows when, as soon as they could."""
+    """Return the nodes as they began; those without a known start, as soon as they could."""
     waits = [len(row) for row in graph.predecessors.lists]
     began = [-1.0 if node.start is None else node.start for node in nodes]
     heap = [(began[node], node) for node, count in enumerate(waits) if not count]
@@ -169,8 +170,8 @@ def _written_in_place(graph: StepGraph, nodes: Sequence[Node]) -> dict[int, list
 
 
 def _in_turn(graph: StepGraph, nodes: Sequence[Node]) -> list[list[int]]:
-    """Of a resource all that reads its handle, of a variable of the old kind all that reads its
-    memory."""
+    """Return, for a resource, all nodes that read its handle; for a variable of the old kind, all
+    that read its memory."""
     alias, producer = graph.tensors.alias.tolist(), graph.tensors.producer.tolist()
     handles = {
         node.inputs[0]

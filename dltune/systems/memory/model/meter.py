@@ -1,5 +1,5 @@
-"""What `schedule.lives` says of nodes that run in an order, some of them again, computed in arrays:
-a search asks for it thousands of times."""
+"""The result of `schedule.lives` for nodes that run in an order, some of them again, computed in
+arrays: a search asks for it thousands of times."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dltune.systems.memory.model.schedule import NOTHING
 
 
 class Meter:
-    """`order`: the nodes as they run first, `written` as of `lives`. What gives out the value of a
-    variable must not run again."""
+    """A meter of memory. `order`: the nodes as they run first, `written` as of `lives`. A node that
+    gives out the value of a variable must not run again."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Meter:
 
 
 def _expanded(rows: CSR, run: Integers) -> tuple[Amounts, Amounts]:
-    """Of all items of these rows: where in `run` the row is, and the item."""
+    """Return for all items of these rows: where in `run` the row is, and the item."""
     begin, length = rows.offsets[run], np.diff(rows.offsets)[run]
     at = np.repeat(np.arange(len(run)), length)
     place = np.arange(len(at)) - np.repeat(np.cumsum(length) - length, length)
@@ -85,7 +85,8 @@ def _expanded(rows: CSR, run: Integers) -> tuple[Amounts, Amounts]:
 
 
 def _sources(graph: StepGraph) -> Amounts:
-    """By tensor in the memory of another: the one in the same memory that its node reads."""
+    """Return by tensor in the memory of another: the tensor in the same memory that its node
+    reads."""
     alias, reads = graph.tensors.alias.tolist(), graph.reads.lists
     return np.array(
         [

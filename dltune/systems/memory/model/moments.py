@@ -1,12 +1,12 @@
-"""What must be computed again for a budget, whatever the order: a lower bound.
+"""A lower bound on the results that must be computed again for a budget, whatever the order.
 
-A moment is the first run of a node. There no more than the budget may be held, and what is read
-later and is not held must be computed again later, as must what is not held for that. What happens
-between two moments is left free but for what it reads. So every order in which the nodes first run
-as given is a solution of this mixed-integer programme, and none can take less than its least: with
-all moments it is Checkmate's (Jain et al., MLSys 2020) without what a stage holds besides, and with
-no limit on how often and in which order a stage computes. Few moments suffice where few are tight;
-they are added where a solution, made an order again, needs too much.
+A moment is the first run of a node. There no more than the budget can be held. A result that is
+read later and is not held must be computed again later, and so must its inputs that are not held.
+Between two moments nothing is restricted except the inputs of runs. So every order in which the
+nodes first run as given is a solution of this mixed-integer programme, and none can take less than
+its least. With all moments it is Checkmate's (Jain et al., MLSys 2020), except for the other memory
+that a stage holds, and with no limit on how often and in which order a stage computes. Few moments
+suffice where few are tight; they are added where a solution, made an order again, needs too much.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SMALL = 0.005
 @dataclass(frozen=True)
 class Answer:
     """`bound`: seconds that computing again takes at least; infinite where the budget cannot be
-    met. Of the best solution, by moment: `kept`, the tensors held there for later, and `again`, the
-    nodes that run again between it and the next. None where none was found."""
+    met. For the best solution, by moment: `kept`, the tensors held there for later, and `again`,
+    the nodes that run again between it and the next. None where none was found."""
 
     bound: float
     kept: Sequence[Collection[int]] | None
@@ -145,7 +145,8 @@ class Relaxation:
     def _interval(
         self, programme: _Programme, number: int, begin: int, end: int, last: bool
     ) -> None:
-        """What is read between two moments has been kept from the first or runs again."""
+        """Add rows: a result that is read between two moments has been kept from the first or runs
+        again."""
         kept, again = programme.kept[number], programme.again[number]
         open: list[int] = []
 
@@ -204,7 +205,7 @@ class Relaxation:
                 programme.imply(part, [variable])
 
     def _level(self, programme: _Programme, number: int, at: int) -> None:
-        """What is held while the moment's node runs."""
+        """Add the memory held while the moment's node runs."""
         node = self.order[at]
         there = {self.alias[one] for one in (*self.reads[node], *self.gives[node])}
         there.update(
@@ -266,8 +267,8 @@ class Relaxation:
         return value
 
     def run(self, moments: Sequence[int], answer: Answer) -> tuple[list[int], list[bool]]:
-        """An order that keeps at the moments what the answer keeps, and computes again what is
-        missing just before it is read; and whether a node runs again."""
+        """Return an order that keeps at the moments the tensors that the answer keeps, and computes
+        missing results again just before they are read; and whether a node runs again."""
         assert answer.kept is not None
         nodes: list[int] = []
         again: list[bool] = []
@@ -298,8 +299,8 @@ class Relaxation:
 def _solve(
     cost: Sequence[float], rows: Sequence[Row], hint: Sequence[float] | None, limit: float
 ) -> tuple[float, list[bool] | None]:
-    """What is the least at least, and in the best solution, if one was found, which variables are
-    1. Imports ortools: for `solver.run` alone."""
+    """Return a lower bound of the least, and the variables that are 1 in the best solution, if one
+    was found. Imports ortools: for `solver.run` alone."""
     from ortools.math_opt.python import mathopt
 
     model = mathopt.Model()

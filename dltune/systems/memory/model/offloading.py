@@ -1,5 +1,5 @@
-"""What leaves for another tier and when: as SuperNeurons does it with the outputs of convolutions,
-as its tensor cache does, and, ours, as the times of the ops allow."""
+"""The tensors that leave for another tier, and when: as SuperNeurons does it with the outputs of
+convolutions, as its tensor cache does, and, ours, as the times of the ops allow."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def published(step: LayerStep, steps: Sequence[Step], accesses: Accesses) -> lis
 
 
 def cached(accesses: Accesses, capacity: int) -> list[Swap]:
-    """What a tensor cache of so many bytes moves (section 3.3.2): out when room is needed, in when
-    a step needs it. Raises CacheTooSmall."""
+    """Return the moves of a tensor cache of so many bytes (section 3.3.2): out when room is needed,
+    in when a step needs it. Raises CacheTooSmall."""
     cache, bytes = TensorCache(capacity), accesses.bytes
     away: dict[int, int] = {}  # by block, the step before which it left
     found = []
@@ -65,10 +65,11 @@ def hidden(
     tier: Tier,
     leaves: Mapping[int, Collection[int]] | None = None,
 ) -> list[Swap]:
-    """Ours: a step's order is known, so what leaves is what is needed again last (Belady, "A study
-    of replacement algorithms for a virtual-storage computer", 1966), and its copy begins right
-    after its last use before that; it is asked for ahead. `seconds`: by step of the schedule.
-    `leaves`: by block, the steps after which it may; None: all. Raises CacheTooSmall."""
+    """Return swaps. Ours: a step's order is known, so the block that is needed again last leaves
+    (Belady, "A study of replacement algorithms for a virtual-storage computer", 1966). Its copy
+    begins right after its last use before that; it is asked for ahead. `seconds`: by step of the
+    schedule. `leaves`: by block, the steps after which it can leave; None: all. Raises
+    CacheTooSmall."""
     swaps = list(_leaving(accesses, capacity, leaves))
     return prefetched(accesses, seconds, capacity, tier, swaps)
 
@@ -136,7 +137,7 @@ def _moments(seconds: Sequence[float]) -> list[float]:
 
 
 def _steps(accesses: Accesses) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-    """By step what it touches, and the blocks that have ended before it."""
+    """Yield by step the blocks that it touches, and the blocks that have ended before it."""
     ended: list[list[int]] = [[] for _ in range(len(accesses.touched) + 1)]
     for block, end in enumerate(accesses.lives.end.tolist()):
         ended[end].append(block)

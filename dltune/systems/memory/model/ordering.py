@@ -1,8 +1,9 @@
-"""In which order a step's nodes run so that results wait in memory for less time.
+"""An order of a step's nodes in which results wait in memory for less time.
 
-Ours. An executor starts what is ready: the product of a variable and a constant at once, though it
-is read at the end of the step. Here what takes more memory than it frees runs as late as it can, or
-what frees more as soon as it can: a weight's gradient is often the last that reads an activation.
+Ours. An executor starts a node when it is ready: the product of a variable and a constant at once,
+though it is read at the end of the step. Here a node that takes more memory than it frees runs as
+late as it can, or a node that frees more as soon as it can: a weight's gradient is often the last
+that reads an activation.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def lean(
     written: Mapping[int, Collection[int]] = NOTHING,
     in_turn: Sequence[Sequence[int]] = (),
 ) -> Sequence[int]:
-    """Of `order` and others of the same nodes that of the lowest peak in bytes, itself where none
-    is lower. `written`: as of `schedule.lives`; `in_turn`: nodes that keep their order among
-    themselves, as those that touch a variable."""
+    """Return the order of the lowest peak in bytes among `order` and others of the same nodes;
+    `order` itself where none is lower. `written`: as of `schedule.lives`; `in_turn`: nodes that
+    keep their order among themselves, as those that touch a variable."""
     before, after = _edges(graph, order, in_turn)
     early = _early(graph, after, order)
     orders = (order, _late(graph, before, order), early, _late(graph, before, early))
@@ -53,19 +54,21 @@ def _edges(
 
 
 def _late(graph: StepGraph, before: _Edges, order: Sequence[int]) -> list[int]:
-    """What takes memory just before the first that waits for it: the step drawn from its end."""
+    """Run a node that takes memory just before the first that waits for it: the step drawn from its
+    end."""
     takes = _takes(graph, order)
     return _drawn(before, order[::-1], lambda node: takes[node] > 0)[::-1]
 
 
 def _early(graph: StepGraph, after: _Edges, order: Sequence[int]) -> list[int]:
-    """What frees memory as soon as it can."""
+    """Run a node that frees memory as soon as it can."""
     takes = _takes(graph, order)
     return _drawn(after, order, lambda node: takes[node] < 0)
 
 
 def _takes(graph: StepGraph, order: Sequence[int]) -> list[int]:
-    """By node the bytes of what it gives out less those of what it is the last to read."""
+    """Return by node the bytes of its outputs less those of the tensors that it is the last to
+    read."""
     tensors = graph.tensors
     alias, size = tensors.alias.tolist(), tensors.bytes.tolist()
     last = {alias[tensor]: node for node in order for tensor in graph.reads.lists[node]}

@@ -41,8 +41,8 @@ class Overlapped:
 def overlapped(
     accesses: Accesses, seconds: Sequence[float], swaps: Sequence[Swap], tiers: Tiers
 ) -> Overlapped:
-    """`seconds`: by step of the schedule. What a step frees it waits for, and what it reads; a copy
-    in waits for the memory that it comes into."""
+    """`seconds`: by step of the schedule. A step waits for the tensors that it frees and for those
+    that it reads; a copy in waits for the memory that it comes into."""
     steps, bytes = len(seconds), accesses.bytes
     outs = [steps + 2 * number for number in range(len(swaps))]
     rows: list[list[int]] = [[step + 1] for step in range(steps - 1)]

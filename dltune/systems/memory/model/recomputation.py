@@ -28,8 +28,8 @@ class Segment:
 
 
 def segments(step: LayerStep) -> list[Segment]:
-    """Those with members, in the order of their checkpoints. What a fork copies is kept, too: it
-    is where branches part."""
+    """Return the segments with members, in the order of their checkpoints. The tensor that a fork
+    copies is kept, too: branches part there."""
     layers = step.network.layers
     node = {number: at for at, number in enumerate(step.route)}
     forked = {one for layer in layers if layer.kind == "fork" for one in layer.inputs}
@@ -56,7 +56,7 @@ def expensive(step: LayerStep, found: Sequence[Segment]) -> set[int]:
 
 def schedule(step: LayerStep, strategy: Strategy, *, offload: bool) -> list[Step]:
     """`keep`: nothing is computed again. `speed`: a segment once, when the first of its results is
-    needed. `memory`: what a layer's gradient reads, each time from the checkpoint on. `cost`: as
+    needed. `memory`: the inputs of a layer's gradient, each time from the checkpoint on. `cost`: as
     `memory` for expensive segments alone.
 
     `offload`: outputs of convolutions leave for another tier and come back when the gradients reach
@@ -117,7 +117,8 @@ class _Schedule:
         there.update(missing if segment.checkpoint in self.each_time else upto)
 
     def _run(self, node: int, segment: Segment | None) -> Step:
-        """What it reads comes back, and the checkpoint of the segment that is gone through."""
+        """Run a node: its inputs come back, and the checkpoint of the segment that is gone
+        through."""
         wanted = set(self.reads[node])
         if segment is not None:
             wanted.update(self.outputs[segment.checkpoint])
@@ -133,7 +134,7 @@ def _offloaded(step: LayerStep) -> list[int]:
 
 
 def _largest(step: LayerStep) -> int:
-    """l_peak: the most bytes of what a layer reads and gives out and of the gradients to both.
+    """Return l_peak: the most bytes of a layer's inputs and outputs and of the gradients to both.
     Where branches part or meet nothing is computed."""
     graph, layers = step.graph, step.network.layers
     sizes: list[int] = graph.tensors.bytes.tolist()

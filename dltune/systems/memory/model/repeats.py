@@ -1,7 +1,7 @@
 """Blocks of a step that are alike and feed each other, such as the layers of a transformer: each
 with its part of the forward pass, of the backward pass and of the update of variables.
 
-Ours. Names tell nothing for certain, and graph rewriters change the order of what is added or
+Ours. Names prove nothing, and graph rewriters change the order of what is added or
 multiplied. A block is shifted onto the next one node by node from a pair of ops on, that first
 which surroundings tell apart best (colour refinement of Weisfeiler and Leman, seeded matching as
 of Yartseva and Grossglauser); what does not go on alike from block to block is taken out again.
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from dltune.schemas.profile import Node, Op, Step
 
-RADIUS = 8  # edges around a node by which it is told from others
+RADIUS = 8  # edges around a node that distinguish it from others
 SEEDS = 40  # pairs that are tried, the longest ops first
-# kernels of which a rewriter may change the order of inputs
+# kernels whose inputs a rewriter can reorder
 _COMMUTATIVE = ("Add", "AddV2", "AddN", "Mul", "Maximum", "Minimum", "SquaredDifference")
 _Shift = dict[int, int]
 _Colours = Sequence[Sequence[int]]
@@ -27,7 +27,7 @@ _Colours = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Read:
-    """What a node of a block reads of `row`: of the block so many later, `ahead`, or the one node
+    """An input of a node of a block, in `row`: of the block so many later, `ahead`, or the node
     that all blocks read, where `row` is None."""
 
     row: int | None
@@ -49,7 +49,7 @@ class Repeat:
 
 
 def find(step: Step, ops: Sequence[Op]) -> Repeat | None:
-    """Of the repeated blocks those of the most nodes in all; None where none repeats."""
+    """Return the repeated blocks with the most nodes in all; None where none repeats."""
     return max(
         _found(_Surroundings(step.nodes, ops)),
         key=lambda one: sum(map(len, one.rows)),
@@ -69,7 +69,7 @@ def _found(of: _Surroundings) -> list[Repeat]:
 
 class _Surroundings:
     """`reads` and `readers`: by node its neighbours by what their edge is: the input's slot, 0
-    where inputs may change places, and the output's. Control edges are none."""
+    where inputs can change places, and the output's. Control edges are none."""
 
     def __init__(self, nodes: Sequence[Node], ops: Sequence[Op]) -> None:
         self.nodes = nodes
@@ -158,7 +158,7 @@ class _Surroundings:
 
 
 def _kind(node: Node, ops: Sequence[Op]) -> Hashable:
-    """What nodes that do the same have in common."""
+    """Return the properties that nodes with the same work share."""
     outputs = tuple((one.dtype, one.bytes) for one in node.outputs)
     if node.op is None:
         return node.type, outputs
@@ -253,8 +253,8 @@ def _reads(
 
 
 def _goes_on(of: _Surroundings, row: Sequence[int], inside: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether nothing but blocks, and what gathers from all of them, reads what they give, but at
-    the ends."""
+    """Return True if nothing but blocks, and nodes that gather from all of them, reads what they
+    give, except at the ends."""
     readers = [
         {one for ones in of.readers[node].values() for one in ones if one not in inside}
         for node in row

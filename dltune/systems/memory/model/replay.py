@@ -34,12 +34,13 @@ class Replay:
 
     @property
     def waste(self) -> float:
-        """How much larger than the peak the pool must be, as a part of the peak."""
+        """Return by how much the pool must be larger than the peak, as a part of the peak."""
         return self.top / self.peak - 1.0 if self.peak else 0.0
 
 
 def events(lives: Lives) -> list[Event]:
-    """What ends at a moment is given back before what begins then is taken."""
+    """Return the events: memory that ends at a moment is given back before memory that begins then
+    is taken."""
     size = lives.bytes.tolist()
     real = np.flatnonzero((lives.end > lives.begin) & (lives.bytes > 0)).tolist()
     begin, end = lives.begin.tolist(), lives.end.tolist()

@@ -17,8 +17,8 @@ from dltune.simulate.graph.csr import Integers
 from dltune.simulate.graph.step_graph import Kind, StepGraph
 from dltune.systems.memory.model.schedule import Step, lives
 
-COPIES = 3  # how often a node may run again
-LARGEST = 120  # nodes that may run again, for which it is worth trying
+COPIES = 3  # number of times that a node can run again
+LARGEST = 120  # nodes that can run again, for which it is worth trying
 _THREADS = 2
 _UNITS = 10**7  # of a step's time, in which the solver counts
 
@@ -89,9 +89,9 @@ class _Run:
 
 
 class _Runs:
-    """Moments are counted so that there is room for a run of each node, and one more, before each
-    first run. What runs at one moment does not depend on each other: one after the other it takes
-    no more."""
+    """The runs of nodes. Moments are counted so that there is room for a run of each node, and one
+    more, before each first run. Nodes that run at one moment do not depend on each other: one after
+    the other they take no more."""
 
     def __init__(
         self, model: Any, graph: StepGraph, order: Sequence[int], again: Sequence[int]
@@ -141,7 +141,7 @@ class _Runs:
 
 
 def _retained(runs: _Runs, budget: int, variables: Sequence[tuple[int, int, int]]) -> None:
-    """What is read is retained until then, and all that is retained at once meets the budget.
+    """Retain each tensor until it is read; all that is retained at once meets the budget.
     `variables`: first runs from and to which bytes are held."""
     model, tensors = runs.model, runs.graph.tensors
     alias, producer, bytes = (

@@ -30,7 +30,7 @@ def lives(
     written: Mapping[int, Collection[int]] = NOTHING,
     forwarded: Mapping[int, Collection[int]] = NOTHING,
 ) -> Lives:
-    """Memory each time that it is taken, as `touches` tells it."""
+    """Return memory each time that it is taken, as in `touches`."""
     return touches(graph, steps, written, forwarded)[0]
 
 
@@ -49,7 +49,7 @@ def touches(
     writes a variable, the tensors that hold its value: those that are read later are in memory of
     their own from then on. `forwarded`: by tensor that its kernel may write over an input, those
     inputs in the order in which it tries them: it does where nothing reads that memory later,
-    whatever the graph tells of the order that was measured. And by step, what it reads, then what
+    whatever the graph says of the order that was measured. And by step, what it reads, then what
     it gives out, and where that is. Raises ValueError when a step reads what no step before has
     given out.
     """
@@ -64,7 +64,7 @@ def touches(
         elif tensors.kind[tensor] == Kind.VARIABLE and alias[tensor] == tensor:
             variables[node].append(tensor)
     reads = graph.reads.lists
-    had: set[int] = set()  # of variables, what has been read of them
+    had: set[int] = set()  # of variables, the tensors that have been read of them
     later = _later_reads(graph, steps) if forwarded else {}
     left: dict[int, int] = {}  # reads of memory that are still to come
     place: dict[int, int] = {}  # of the memory that a tensor is in, among those below
@@ -136,7 +136,8 @@ def touches(
 
 
 def _later_reads(graph: StepGraph, steps: Sequence[Step]) -> dict[tuple[int, int], int]:
-    """By step, and tensor that it gives out, how often that is read before it is given out anew."""
+    """Return by step, and tensor that it gives out, how often that is read before it is given out
+    again."""
     given: list[list[int]] = [[] for _ in range(len(graph))]
     for tensor, node in enumerate(graph.tensors.producer.tolist()):
         given[node].append(tensor)

@@ -1,9 +1,9 @@
 """A search over the orders in which a step's nodes run, some of them again.
 
 Ours: where the most memory is needed, the result is given up that frees the most bytes for a second
-of computing again, until a budget is met; then what has become needless is taken back. Parts of
-what was so decided are decided anew by chance, and kept where that takes less time (large
-neighbourhood search, Shaw 1998).
+of computing again, until a budget is met; then needless runs are taken back. Parts of these
+decisions are made again by chance, and kept where that takes less time (large neighbourhood search,
+Shaw 1998).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dltune.simulate.graph.step_graph import Kind, StepGraph
 from dltune.systems.memory.model.meter import Meter
 from dltune.systems.memory.model.schedule import levels
 
-ROUNDS = 20  # of deciding anew, at most
-LARGE = 8_000  # nodes; in steps of more nothing is decided anew, a round takes minutes
+ROUNDS = 20  # of deciding again, at most
+LARGE = 8_000  # nodes; in larger steps nothing is decided again, a round takes minutes
 PATIENCE = 5  # rounds in a row that brought nothing
 # of the bytes a second that a result is thought to free: standard deviation of the logarithm
 _SPREAD = 0.3
@@ -39,7 +39,7 @@ class Run:
     moment: int
 
     def better(self, other: Run) -> bool:
-        """Whether the peak is lower, or as high in fewer places."""
+        """Return True if the peak is lower, or as high in fewer places."""
         return (self.peak, int((self.level == self.peak).sum())) < (
             other.peak,
             int((other.level == other.peak).sum()),
@@ -81,13 +81,13 @@ class Search:
 
     @property
     def cost(self) -> float:
-        """Seconds of what runs again."""
+        """Return the seconds of the nodes that run again."""
         return float(self.times[self.now.nodes[self.now.group > 0]].sum())
 
     def shrink(self, lot: np.random.Generator | None = None) -> bool:
-        """Gives up one result that is held where the peak is, and not read there. Whether less
-        memory is needed there now, and nowhere more than the peak was. `lot`: by chance another
-        than the best."""
+        """Give up one result that is held where the peak is, and not read there. Return True if
+        less memory is needed there now, and nowhere more than the peak was. `lot`: by chance
+        another than the best."""
         found = list(self._candidates())
         score = np.array([one[0] for one in found])
         if lot is not None:
@@ -111,8 +111,8 @@ class Search:
             pass
 
     def tidy(self, budget: int) -> None:
-        """Takes back what the budget does not need any more, the dearest first: what was decided at
-        once, then node by node."""
+        """Take back runs that the budget does not need any more, the dearest first: those that were
+        decided at once, then node by node."""
         cost = np.bincount(self.now.group, self.times[self.now.nodes])
         for group in np.argsort(-cost, kind="stable").tolist():
             there = self.now.group == group
@@ -133,7 +133,7 @@ class Search:
         return True
 
     def improve(self, budget: int) -> None:
-        """Decides parts anew: some that stand close together, or some anywhere."""
+        """Decide parts again: some that are close together, or some anywhere."""
         lot = np.random.default_rng(0)
         best, least, idle = self.now, self.cost, 0
         for _ in range(ROUNDS if len(self.reads) <= LARGE else 0):
@@ -167,7 +167,7 @@ class Search:
         ran = np.cumsum(now.group == 0)
         here = set(found.tensor[(found.begin <= at) & (found.end > at)].tolist())
         uses = self._uses(here)
-        alive: dict[int, set[int]] = {}  # by where it would be computed: owners of what is held
+        alive: dict[int, set[int]] = {}  # by where it would be computed: owners of held memory
         for number in np.flatnonzero((found.begin < at) & (found.end > at + 1)).tolist():
             owner = int(found.tensor[number])
             begin, end = int(found.begin[number]), int(found.end[number])
@@ -179,7 +179,7 @@ class Search:
             if first not in alive:
                 there = (found.begin < first) & (found.end > first)
                 alive[first] = here.union(found.tensor[there].tolist())
-            # what comes into the same memory later follows by itself
+            # later content of the same memory follows by itself
             wanted = {tensor for _, tensor in later if self.producer[tensor] in done}
             nodes = self._nodes(wanted, owner, alive[first], int(ran[first - 1]))
             if nodes:
@@ -187,7 +187,8 @@ class Search:
                 yield float(found.bytes[number]) / (cost + 1e-9), first, nodes
 
     def _uses(self, owners: set[int]) -> dict[int, list[tuple[int, int]]]:
-        """By owner of memory, positions at which one of its tensors is read, and that tensor."""
+        """Return by owner of memory, positions at which one of its tensors is read, and that
+        tensor."""
         at, read = self.meter.reads(self.now.nodes)
         owner = self.meter.alias[read]
         wanted = np.isin(owner, list(owners))
@@ -197,9 +198,9 @@ class Search:
         return found
 
     def _nodes(self, tensors: set[int], owner: int, alive: set[int], ran: int) -> list[int] | None:
-        """What must run, once `ran` of the order have, for these to be there anew; None where
-        something of it must not run there. `alive`: owners of the memory held at the peak or
-        there."""
+        """Return the nodes that must run, once `ran` of the order have, for these to be there
+        again; None where something of it must not run there. `alive`: owners of the memory held at
+        the peak or there."""
         found: dict[int, None] = {}
         stack = [(self.producer[tensor], False) for tensor in sorted(tensors, reverse=True)]
         while stack:

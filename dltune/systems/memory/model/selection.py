@@ -1,7 +1,7 @@
-"""Which results to give up and compute again so that a step needs no more than a budget of bytes.
+"""The results to give up and compute again so that a step needs no more than a budget of bytes.
 
 It knows bytes, as op times were measured, where SuperNeurons' strategies know layers and segments.
-`exact.exact` takes longer, and tells how far it is from the best.
+`exact.exact` takes longer, and reports its distance from the best.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def select(
     written: Mapping[int, Collection[int]] = NOTHING,
 ) -> Selection:
     """`order`: the nodes as they run. By node `seconds`, its time, and `again`: until how many of
-    `order` have run it may run once more (0: never), giving the same and doing nothing else.
+    `order` have run it can run once more (0: never), giving the same and doing nothing else.
     `written`: as of `lives`. The same each time that it is asked. Raises BudgetTooSmall."""
     search = Search(graph, order, seconds, again, written)
     search.descend(budget)
@@ -60,8 +60,8 @@ def least(
     budget: int,
     written: Mapping[int, Collection[int]] = NOTHING,
 ) -> int:
-    """The peak to which `select` comes: no more than the budget where that can be had, or the least
-    that it finds."""
+    """Return the peak to which `select` comes: no more than the budget where that is possible, or
+    the least that it finds."""
     search = Search(graph, order, seconds, again, written)
     search.descend(budget)
     return search.now.peak

@@ -14,7 +14,7 @@ from dltune.systems.memory.model.tiers import Tiers
 
 class Swap(NamedTuple):
     """A `block` of `Accesses` that leaves and comes back. The copy out begins when step `out` has
-    ended, and must have ended before step `freed` begins; its memory is taken anew before step
+    ended, and must have ended before step `freed` begins; its memory is taken again before step
     `back`, and the copy in must have ended before step `use` begins. `tier`: which of the far
     ones. out < freed <= back <= use."""
 
@@ -27,7 +27,7 @@ class Swap(NamedTuple):
 
 
 class FarTiersFull(Exception):
-    """What leaves has room in no tier."""
+    """No tier has room for a block that leaves."""
 
 
 def held(accesses: Accesses, swaps: Iterable[Swap]) -> Amounts:

@@ -1,5 +1,5 @@
-"""The tensor cache (SuperNeurons, section 3.3.2, Algorithm 2): a tier of memory keeps what was used
-last, and what a layer works on is locked."""
+"""The tensor cache (SuperNeurons, section 3.3.2, Algorithm 2): a tier of memory keeps the tensors
+that were used last, and those that a layer works on are locked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class CacheTooSmall(Exception):
-    """What is locked leaves no room. `missing`: bytes."""
+    """Locked tensors leave no room. `missing`: bytes."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(f"{missing} bytes are missing in addition to the locked tensors")

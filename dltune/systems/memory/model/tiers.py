@@ -1,6 +1,6 @@
-"""Tiers of memory: one that ops compute in, and others that hold what has no room there
-(SuperNeurons' unified tensor pool, Fig. 7). Copies in and out are done by engines beside the
-cores."""
+"""Tiers of memory: one that ops compute in, and others that hold tensors without room there
+(SuperNeurons' unified tensor pool, Fig. 7). Copies in and out are done by engines in addition to
+the cores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tiers:
 
     @classmethod
     def of(cls, machine: Machine) -> Tiers:
-        """Raises UsageError when the machine does not tell how much memory it has."""
+        """Return the machine's tiers. Raises UsageError when its memory size is unknown."""
         if machine.memory is None:
             raise UsageError(
                 f"the machine {machine.name!r} does not state the size of its memory",
@@ -42,7 +42,7 @@ HOST = Tier("pinned host memory", 256 * GIB, 8e9)
 PEER = Tier("another GPU", 12 * GIB, 10e9)
 REMOTE = Tier("another node's GPU", 12 * GIB, 6e9)
 
-# the paper's card; how much memory its hosts had, the paper does not tell
+# the paper's card; the paper does not give its hosts' memory
 GPUS: Mapping[str, Tiers] = {
     "k40c": Tiers(12 * GIB, (HOST,)),
     "k40c-peers": Tiers(12 * GIB, (PEER, HOST, REMOTE)),
@@ -50,6 +50,5 @@ GPUS: Mapping[str, Tiers] = {
 
 
 def with_file(near: int, bytes: int, bandwidth: float) -> Tiers:
-    """Main memory and a file beside it; what its storage does in a second is measured, not
-    known."""
+    """Return main memory and a file next to it; its storage's speed is measured, not known."""
     return Tiers(near, (Tier("file", bytes, bandwidth),))

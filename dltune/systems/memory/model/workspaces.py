@@ -26,7 +26,7 @@ def provisioned(
     step: LayerStep, steps: Sequence[Step], device: Device, free: Sequence[int]
 ) -> list[Work]:
     """`free`: by step of the schedule the bytes that tensors leave. A gradient is two passes, to
-    what the layer reads and to its weights, that of the first layer one."""
+    the layer's inputs and to its weights, that of the first layer one."""
     network, half = step.network, len(step.route)
     plain = layer_times.seconds(step, device).tolist()
     found = []

@@ -46,8 +46,8 @@ def vgg_16() -> Network:
 
 
 def resnet(units: Sequence[int]) -> Network:
-    """So many bottlenecks in each of four blocks (section 4.2): three convolutions each, and two
-    layers besides. What widens a block's first shortcut is not normalised: with that layer the
+    """Return so many bottlenecks in each of four blocks (section 4.2): three convolutions each, and
+    two more layers. The layer that widens a block's first shortcut is not normalised: otherwise the
     recomputations of Table 1 do not come out."""
     net = Building.on(_SIDE)
     x = _normalised(net, net.bare(0, "CONV1", 64, 7, 2), "1")
