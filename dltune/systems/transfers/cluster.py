@@ -13,7 +13,8 @@ VARIABLE = "TF_CONFIG"
 
 
 def tasks(environment: Mapping[str, str]) -> frozenset[str]:
-    """As "/job:ps/task:0"; none where no cluster is told of in a form that is understood."""
+    """Return tasks as "/job:ps/task:0"; none where no cluster is described in a form that is
+    understood."""
     try:
         cluster = json.loads(environment.get(VARIABLE, "null"))["cluster"]
         return frozenset(

@@ -49,8 +49,8 @@ WORTH = 0.01
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is planned for. `workers` and `servers`: so many instead of those of the profile;
-    `bandwidth`: bytes a second of each link instead of what was measured."""
+    """The cluster that is planned for. `workers` and `servers`: so many instead of those of the
+    profile; `bandwidth`: bytes a second of each link instead of the measured rate."""
 
     workers: int | None = None
     servers: int | None = None
@@ -82,14 +82,14 @@ def decide(profile: Profile, order: Order, cluster: Cluster) -> Transfers:
 
 
 def worthwhile(receiver: Receiver, order: Order) -> bool:
-    """Whether the order is predicted to make a step shorter by more than it costs to keep it, or
-    nothing is predicted."""
+    """Return True if the order is predicted to make a step shorter by more than it costs to keep
+    it, or nothing is predicted."""
     seconds = {one.order: one.seconds for one in receiver.predictions}
     return not seconds or seconds[order] < (1 - WORTH) * seconds["none"]
 
 
 def _window(profile: Profile, cluster: Cluster) -> int:
-    """What the slowest link takes in AHEAD."""
+    """Return the bytes that the slowest link takes in AHEAD."""
     measured = (link.bandwidth for link in profile.links if link.bandwidth is not None)
     bandwidth = cluster.bandwidth or min(measured, default=math.inf)
     least, most = WINDOWS
@@ -99,7 +99,7 @@ def _window(profile: Profile, cluster: Cluster) -> int:
 def workers(
     profile: Profile, bandwidth: float | None = None
 ) -> Iterator[tuple[Step, list[Receive]]]:
-    """The step of each task that receives from servers, and what it receives."""
+    """Yield the step of each task that receives from servers, and its receives."""
     tasks = {SERVERS}
     for step in (*profile.steps, *profile.peers):
         received = receives(profile, step, bandwidth)
@@ -135,8 +135,8 @@ def _receiver(profile: Profile, step: Step, received: Sequence[Receive], order: 
 def weighed(
     profile: Profile, step: Step, received: Sequence[Receive]
 ) -> tuple[StepGraph, Mapping[int, int], Sequence[float]]:
-    """What a `partition` is made of, with a channel for each sender. Raises UsageError when ops
-    wait for each other."""
+    """Return the arguments of a `partition`: graph, channels and seconds, with a channel for each
+    sender. Raises UsageError when ops wait for each other."""
     senders = sorted({one.sender for one in received})
     seconds = node_seconds(profile, step)
     for one in received:
@@ -152,7 +152,7 @@ def weighed(
 
 
 def by_chance(part: Partition) -> list[int]:
-    """Of orders by chance the one of median length, which stands for none."""
+    """Return, of orders by chance, the order of median length, which represents no order."""
     chance, places = random.Random(len(part)), range(len(part))
     orders = [chance.sample(places, len(part)) for _ in range(SHUFFLES)]
     return sorted(orders, key=lambda order: makespan(part, order))[SHUFFLES // 2]

@@ -32,7 +32,7 @@ from dltune.systems.transfers.steps import efficiency, stragglers
 
 @dataclass
 class _Worker:
-    """A graph of the plan in a process of the job. `graphs`: it may be traced several times."""
+    """A graph of the plan in a process of the job. `graphs`: each can be traced several times."""
 
     pid: int
     receiver: Receiver
@@ -43,7 +43,7 @@ class _Worker:
 
 
 class EnforcedTransfers(Enforcement):
-    """The section on transfers in one job, which may be all tasks of a cluster or one."""
+    """The section on transfers in one job, which can be all tasks of a cluster or one."""
 
     inside = True
 
@@ -129,8 +129,8 @@ class EnforcedTransfers(Enforcement):
                     self._strange.setdefault(between[1], (graph.signature, set()))[1].add(name)
 
     def ended(self, exit_code: int) -> Outcome:
-        """Raises DltuneError when no process sent or received what is planned, or one that should
-        receive it ran other graphs."""
+        """Return the outcome. Raises DltuneError when no process sent or received the planned
+        transfers, or one that should receive them ran other graphs."""
         seen = self._attachment.seen
         if crash := crash_of(seen, exit_code):
             raise crash

@@ -1,4 +1,4 @@
-"""What the system for parameter transfers registers."""
+"""The parts that the system for parameter transfers registers."""
 
 from __future__ import annotations
 

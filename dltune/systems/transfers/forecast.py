@@ -1,4 +1,5 @@
-"""What an order of transfers would bring on a cluster of some size: steps with and without it."""
+"""The predicted effect of an order of transfers on a cluster of some size: steps with and without
+it."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ CHANCES = 21  # steps in which each worker has an order by chance
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """What each worker runs in a step. `seconds`: per node, that an op runs. `received` and `sent`:
-    by node that is a transfer, its bytes. `each`: seconds that any transfer takes besides."""
+    """The nodes that each worker runs in a step. `seconds`: per node, that an op runs. `received`
+    and `sent`: by node that is a transfer, its bytes. `each`: further seconds that any transfer
+    takes."""
 
     graph: StepGraph
     seconds: Numbers
@@ -44,7 +46,7 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Of a step without an order, the median."""
+        """Return the seconds of a step without an order, the median."""
         return statistics.median(step.seconds for step in self.none)
 
     @property

@@ -17,7 +17,7 @@ from dltune.simulate.overlap.efficiency import Bounds, makespan, schedule
 from dltune.simulate.overlap.partition import Partition
 from dltune.simulate.overlap.tictac import tac, tic
 
-# orders that are looked at: some two seconds for the 363 receives of ResNet-152
+# orders that are tried: some two seconds for the 363 receives of ResNet-152
 LOOKS = 5_000
 
 
@@ -65,7 +65,7 @@ class _Search:
 
 
 def _moves(partition: Partition, order: list[int]) -> Iterator[list[int]]:
-    """Orders that may be shorter, by what the worst receive of this one waits for."""
+    """Yield orders that can be shorter, derived from the wait of this order's worst receive."""
     came, ready, ends = schedule(partition, order)
     if not len(ends):
         return

@@ -1,4 +1,5 @@
-"""How long the ops and transfers of a step take: the paper's time oracle (TicTac, section 5)."""
+"""The time that the ops and transfers of a step take: the paper's time oracle (TicTac, section
+5)."""
 
 from __future__ import annotations
 

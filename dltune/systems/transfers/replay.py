@@ -1,5 +1,5 @@
 """A step under an order of its transfers, in simulation: the section as it is written, edits by
-hand included, beside no order."""
+hand included, next to a step without an order."""
 
 from __future__ import annotations
 

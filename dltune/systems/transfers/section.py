@@ -19,7 +19,7 @@ from dltune.base.faults import (
 )
 
 Order = Literal["improved", "tac", "tic"]
-SHUFFLES = 101  # orders by chance, of which the median stands for none
+SHUFFLES = 101  # orders by chance, whose median represents no order
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ NAMES = {"none": f"none (median of {SHUFFLES} random orders)"}
 
 @dataclass(frozen=True)
 class Stepped:
-    """What came of a run in one worker. `median` of its steps' seconds (None: there was one step),
+    """The effect of a run in one worker. `median` of its steps' seconds (None: there was one step),
     `efficiency`: the median E of the `recorded` steps, `worst`: the least."""
 
     task: str
@@ -46,7 +46,7 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Sent:
-    """How many of the tensors that are `planned` to come from `sender`, or of more that are planned
+    """The number of tensors that are `planned` to come from `sender`, or of more that are planned
     from elsewhere, it has in its graphs for `receiver`."""
 
     sender: str
@@ -72,7 +72,7 @@ class TransfersOutcome:
 
 
 def intent(section: Transfers) -> Iterator[str]:
-    """What would be enforced."""
+    """Yield the effects that would be enforced."""
     for one in section.receivers:
         senders = sorted({transfer.sender for transfer in one.transfers})
         yield (
@@ -88,7 +88,7 @@ def _ahead(section: Transfers, receiver: Receiver) -> str:
 
 
 def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
-    """What came of the section."""
+    """Yield the effects of the section."""
     for sent in outcome.servers:
         yield f"{sent} in the order {section.order}"
     for one in outcome.workers:
@@ -156,7 +156,7 @@ def _simulated(order: Order, simulated: Simulated) -> Iterator[Table]:
 
 
 def _predicted(section: Transfers, receiver: Receiver) -> Iterator[Table]:
-    """What a step takes in each order, where times are known."""
+    """Yield the time that a step takes in each order, where times are known."""
     if not receiver.predictions:
         return
     none = receiver.predictions[0].seconds

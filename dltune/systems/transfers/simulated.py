@@ -1,4 +1,4 @@
-"""What an order would bring on clusters, networks and batch sizes that the profile is not of.
+"""The effect of an order on clusters, networks and batch sizes that the profile is not of.
 
 Steps are simulated (`overlap/cluster.py`) with the profile's op times and the link that was seen. A
 server's link is shared by the workers that receive from it at once, as it was where the profile is
@@ -33,7 +33,7 @@ WORKERS = (2, 4, 8, 16)
 SERVERS = (1, 2, 4)
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)  # Gbit/s
 BATCHES = (0.5, 1.0, 2.0)  # times the profile's
-LOOKS = 300  # orders that `improved` looks at for each case
+LOOKS = 300  # orders that `improved` tries for each case
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How well the transfers of a step that was run overlapped with its ops."""
+"""The overlap of the transfers of a step that was run with its ops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bounds(
 
 
 def _finished(execution: messages.Execution, graph: messages.Graph, receiver: Receiver) -> bool:
-    """Whether something has run that reads each planned tensor."""
+    """Return True if something has run that reads each planned tensor."""
     planned = {one.tensor for one in receiver.transfers}
     ran = [graph.nodes[event[0]] for event in execution.events]
     read = {before for node in ran for before in (*node.inputs, *node.control)}
