@@ -1,4 +1,4 @@
-"""What the system for jobs of several ranks registers."""
+"""Registrations of the system for jobs of several ranks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The calls of a job that reduce gradients, found again in its captured graphs.
+"""The calls of a job that reduce gradients, recovered from its captured graphs.
 
-Horovod's tape and optimizer wrap each gradient's allreduce into a conditional of its own ("is there
-more than one rank?"), made in the order of the list they were handed. TensorFlow numbers these
+Horovod's tape and optimizer wrap each gradient's allreduce into a separate conditional ("is there
+more than one rank?"), made in the order of the list that they receive. TensorFlow numbers these
 conditionals within the call's name scope (`DistributedGradientTape_Allreduce/cond_3/...`), so the
 number gives an op its place in the list, whatever shapes the gradients have.
 """
@@ -58,10 +58,10 @@ class Call:
 
 
 def calls(profile: Profile) -> tuple[Call, ...]:
-    """All calls of the profile's steps.
+    """Return all calls of the profile's steps.
 
     Raises UsageError when there is none, when the job groups its gradients itself, or when the
-    profile does not tell which gradient an allreduce is for.
+    profile does not show which gradient an allreduce is for.
     """
     found: list[Call] = []
     kinds: collections.Counter[str] = collections.Counter()

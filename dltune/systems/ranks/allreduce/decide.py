@@ -24,7 +24,7 @@ from dltune.systems.ranks.simulation.method import ORIGINAL, Method
 from dltune.systems.ranks.simulation.outcome import Outcome
 
 METHODS = ("core-partition", "ordered-bins", *waiting.NAMES, "knobs")
-# of bins, and what the method is called under each: the graph's order, or that of TicTac's TAC
+# orders of bins, and the method's name under each: the graph's order, or the order of TicTac's TAC
 ORDERS = {"graph": "ordered-bins", "tac": "tac-bins"}
 # A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
 # and takes that part of the background thread's CPU time away.
@@ -44,7 +44,7 @@ _NOTHING: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class State:
-    """What is planned so far: `names` of the methods, `parts` of the section.
+    """The plan so far: `names` of the methods, `parts` of the section.
 
     `cores`: how many a rank computes on (None: all of the node's, with the other ranks).
     """
@@ -246,10 +246,10 @@ class Search:
 def applicable(
     methods: Collection[str] | None, controller: str, *, needs: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which methods can be planned, and sentences on those that cannot.
+    """Return the methods that can be planned, and sentences on those that cannot.
 
-    `methods`: those that were asked for, None for all; `needs`: whether a report tells what the
-    ranks need. Raises UsageError when one that was asked for cannot be planned.
+    `methods`: the requested methods, None for all; `needs`: True if a report shows the needs of the
+    ranks. Raises UsageError when a requested method cannot be planned.
     """
     cannot = dict.fromkeys(waiting.NAMES, waiting.GLOO) if controller == "gloo" else {}
     if not needs:
@@ -284,8 +284,8 @@ def applicable(
 def _numbered(
     bins: Bins, gradients: int
 ) -> tuple[dict[int, list[int]], tuple[tuple[int, ...], ...]]:
-    """As the simulation takes them, where a piece is a tensor of its own: the bytes of each
-    gradient's pieces, and the tensors of each bin."""
+    """Return the arguments of the simulation, in which each piece is a separate tensor: the bytes
+    of each gradient's pieces, and the tensors of each bin."""
     pieces: dict[int, list[int]] = {}
     for bin_ in bins:
         if bin_.elements:
@@ -301,7 +301,7 @@ def _numbered(
 
 
 def _best(states: Sequence[State]) -> State:
-    """Of those that are about as fast as the fastest, the one of the fewest methods."""
+    """Return the state with the fewest methods among those about as fast as the fastest."""
     least = min(state.outcome.seconds for state in states)
     good = [state for state in states if state.outcome.seconds <= least * (1 + SHORTER)]
     return min(good, key=lambda state: (len(state.names), state.outcome.seconds))

@@ -1,4 +1,4 @@
-"""Horovod's ranks under a plan: what each is told at its start, and what becomes of them."""
+"""Horovod's ranks under a plan: the orders that each receives at its start, and their end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ _OF_BOOTSTRAP = (
 
 @dataclass
 class _Rank:
-    """The process that is a rank. `error`: what ended it, as it told itself."""
+    """The process that is a rank. `error`: the exception that ended it, as the process reported
+    it."""
 
     pid: int
     where: Rank
@@ -66,7 +67,8 @@ class _Rank:
 class EnforcedAllreduce(Enforcement):
     """The section on Horovod in the ranks of one job.
 
-    With `partial`, what still applies of a plan for other ranks; `dropped` tells what does not.
+    With `partial`, the part that still applies of a plan for other ranks; `dropped` lists the parts
+    that do not.
     """
 
     inside = True
@@ -91,7 +93,7 @@ class EnforcedAllreduce(Enforcement):
         return (f"Horovod: {line}" for line in intent(self.section, self._run.machine))
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-        """What the launcher and its ranks need from their start.
+        """Return the variables that the launcher and its ranks need from their start.
 
         Raises DltuneError when the library for sleeping background threads cannot be built.
         """
@@ -117,7 +119,7 @@ class EnforcedAllreduce(Enforcement):
         return {**reply, "horovod": self._orders(local)}
 
     def binned(self, pid: int) -> bool:
-        """Whether the plan's bins have changed the graph of a process's step."""
+        """True if the plan's bins have changed the graph of a process's step."""
         rank = self._ranks.get(pid)
         return rank is not None and any(call.bins is not None for call in rank.reductions)
 
@@ -165,7 +167,7 @@ class EnforcedAllreduce(Enforcement):
         return Outcome(found, [s for one in found for s in sentences(one)])
 
     def cause(self) -> str | None:
-        """Which rank hung until the end, or else failed first, and why."""
+        """Return the rank that hung until the end, or else failed first, and why."""
         if self._hangs.over:
             return "; ".join(self._hangs.over)
         ended = [rank.exit for rank in self._ranks.values() if rank.exit]
@@ -201,7 +203,7 @@ class EnforcedAllreduce(Enforcement):
         if local is None or where.size == 1:
             return
         if any(rank.where == where for rank in self._ranks.values()):
-            return  # what a rank starts has its variables too
+            return  # processes that a rank starts have its variables too
         self._begin(job, python.pid, where)
 
     def _begin(self, job: Job, pid: int, where: Rank) -> None:
@@ -211,7 +213,7 @@ class EnforcedAllreduce(Enforcement):
             self._ranks[pid] = rank
 
     def _take_over(self, job: Job, init: messages.Horovod) -> None:
-        """Of a rank whose first Python was another, as that of `conda run` is."""
+        """Replace a rank whose first Python was another process, such as that of `conda run`."""
         before = [one for one in self._ranks.values() if one.where.rank == init.rank]
         if before and before[0].init is None:
             del self._ranks[before[0].pid]
@@ -269,8 +271,8 @@ class EnforcedAllreduce(Enforcement):
         self.dropped.append(told)
 
     def _leave_to_all(self, told: Mapping[str, str]) -> None:
-        """What all ranks are to do alike: those that do wait for ever for those that do not, whose
-        collectives are others."""
+        """Drop the parts that all ranks must apply alike if some ranks are not controlled: ranks
+        that apply them wait for ever for those that do not, whose collectives differ."""
         section = self.section
         parts = {"bins": section.orders, "sleeps": section.sleeps, "knobs": section.knobs}
         alike = [name for name, planned in parts.items() if planned]
@@ -321,8 +323,8 @@ class EnforcedAllreduce(Enforcement):
 
 
 def _sleeps(section: AllreducePlan) -> bool:
-    """Whether background threads sleep while they wait. One that spins, yielding or not, would take
-    the more of its core the sooner it is let back."""
+    """True if background threads sleep while they wait. A thread that spins, yielding or not, would
+    take the more of its core the sooner it gets the core back."""
     if section.controller == "gloo":
         return True
     nbcs = section.sleeps is not None and section.sleeps.between_tests is not None
@@ -330,7 +332,7 @@ def _sleeps(section: AllreducePlan) -> bool:
 
 
 def _controller(environ: Mapping[str, str]) -> Controller | None:
-    """What the launcher tells a rank; None when it does not."""
+    """Return the controller that the launcher names to a rank; None when it names none."""
     told = environ.get("HOROVOD_CONTROLLER", "").lower()
     if told in ("mpi", "gloo"):
         return "mpi" if told == "mpi" else "gloo"

@@ -1,7 +1,7 @@
-"""What launchers read: Horovod's own configuration file, a rankfile, exports.
+"""Files that launchers read: Horovod's configuration file, a rankfile, exports.
 
-What needs dltune in the job (bins, sleeps, cores of single threads) is not in them, and each says
-so in its first lines.
+They leave out the parts that need dltune in the job (bins, sleeps, cores of single threads). Each
+file says so in its first lines.
 """
 
 from __future__ import annotations

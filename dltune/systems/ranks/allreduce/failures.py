@@ -1,4 +1,4 @@
-"""Which rank of a job was the first to fail, reason apart from those that failed because of it."""
+"""The first rank of a job to fail, with its reason, apart from ranks that failed because of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dltune.job.last_words import tells_of_another
 
 @dataclass
 class RankExit:
-    """How a rank ended. `at`: monotonic seconds. `error`: the exception that it told of itself;
-    `code`: exit code, or the signal as a negative number, None when the kernel did not tell."""
+    """The end of a rank. `at`: monotonic seconds. `error`: the exception that the rank itself
+    reported; `code`: exit code, or the signal as a negative number, None when the kernel did not
+    report it."""
 
     rank: int
     pid: int
@@ -22,14 +23,14 @@ class RankExit:
 
     @property
     def followed(self) -> bool:
-        """Whether it failed because another was gone, or was ended by the launcher."""
+        """True if it failed because another rank was gone, or was ended by the launcher."""
         if self.error is not None:
             return tells_of_another(self.error)
         return self.ended
 
     @property
     def ended(self) -> bool:
-        """Whether somebody asked it to end, and it did."""
+        """True if somebody asked it to end, and it did."""
         return self.error is None and self.code in (-signal.SIGTERM, -signal.SIGINT)
 
     @property

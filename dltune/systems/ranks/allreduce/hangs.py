@@ -11,7 +11,7 @@ from dltune.system.proc.threads import counts
 from dltune.systems.ranks.horovod.watch.hang import still_hung
 from dltune.systems.ranks.horovod.watch.progress import Progress
 
-# between two looks: a few small files of /proc for each rank
+# between two samples: a few small files of /proc for each rank
 LOOK_SECONDS = 2.0
 
 
@@ -31,20 +31,21 @@ class Rank:
         return self.threads[0] if self.threads else None
 
     def look(self, now: float) -> bool:
-        """Whether it is still there, with its background thread: of a process that was killed,
-        that may end well before the main one."""
+        """Take a sample. True if the process still exists, with its background thread: in a process
+        that was killed, that thread can end well before the main thread."""
         used = cpu_seconds(self.pid)
         found = [counts(self.pid, thread) for thread in self.threads]
         if used is None or not found or found[0] is None:
             return False
-        # what a helper that has ended used is in its process's alone
+        # CPU time of a helper that has ended is only in the total of its process
         added = [one.cpu if one else 0.0 for one in found]
         self.progress.note(now, added[0], used - sum(added))
         return True
 
 
 class Hangs:
-    """Of the ranks that were handed in. Each hang is told once, and that the rank goes on.
+    """Hangs of the ranks that were handed in. Each hang is reported once, and so is the rank's
+    recovery.
 
     `over`: of ranks that hung when the first rank ended, a sentence each.
     """

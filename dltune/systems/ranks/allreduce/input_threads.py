@@ -12,12 +12,13 @@ from dltune.systems.ranks.horovod.watch import horovod_library
 from dltune.systems.ranks.horovod.watch.memory import Memory
 from dltune.systems.ranks.horovod.watch.roles import Roles
 
-# looks at a thread that ran in each of them, after which it is left where it is
+# samples of a thread that ran in each of them, after which it is left where it is
 PATIENCE = 30
 
 
 class InputThreads:
-    """Those of one process. `moved`: how many so far; `unseen`: why they cannot be told apart."""
+    """The input threads of one process. `moved`: how many so far; `unseen`: why they cannot be
+    identified."""
 
     def __init__(self, pid: int, cpus: Collection[int]) -> None:
         self.moved = 0

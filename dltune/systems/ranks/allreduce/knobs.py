@@ -22,11 +22,12 @@ WORTH = 0.005
 def tuned(
     setting: Setting, tensors: int, largest: int | None, predict: Callable[[Setting], float]
 ) -> tuple[Knobs, tuple[str, ...]]:
-    """The knobs under which a step is predicted shortest, and why.
+    """Return the knobs under which a step is predicted shortest, and why.
 
     `largest`: bytes of the largest bin, when there are bins; the threshold then only has to hold
-    it. The cache holds all `tensors`, with as many again for what else the job reduces, since one
-    too many empties it: it drops what it has not seen for longest, and sees all in turns.
+    it. The cache holds all `tensors`, with as many again for the job's other reductions. A single
+    tensor too many empties it: the cache drops the least recently used, and the job uses all in
+    turns.
     """
     own = setting.knobs
     capacity = own.cache_capacity

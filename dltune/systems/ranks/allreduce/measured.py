@@ -60,7 +60,7 @@ def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[M
 
 
 def step(path: Path, report: Horovod) -> float:
-    """Median seconds of a step. Raises UsageError when the report does not tell."""
+    """Return the median seconds of a step. Raises UsageError when the report has no step times."""
     found = report.timeline.step if report.timeline else None
     if found is None or found.median is None:
         raise UsageError(
@@ -81,10 +81,10 @@ def _bound(report: Horovod) -> tuple[tuple[int, ...], ...] | None:
 def settled(
     section: AllreducePlan, found: Sequence[Measured], methods: Collection[str], machine: Machine
 ) -> AllreducePlan:
-    """The section with the fastest measured setting in place of what was predicted for it.
+    """Return the section with the fastest measured setting in place of the predicted setting.
 
-    `methods`: those that the plan may decide. Sleeps that were predicted to help give way to what
-    was measured (rests stay beside yielding), and so do cores where ranks were measured both
+    `methods`: those that the plan can decide. Sleeps that were predicted to help give way to the
+    measured result (rests stay when ranks yield), and so do cores where ranks were measured both
     bound and not.
     """
     best = found[0]

@@ -1,9 +1,9 @@
-"""What a step takes under other cores, threads, bins, sleeps and knobs.
+"""The duration of a step under other cores, threads, bins, sleeps and knobs.
 
-Two simulators, one after the other: TensorFlow's scheduling of the step's graph tells when each
-gradient is there, on that many cores and threads; the simulation of background threads tells what
-the ranks make of it. The first is tied to the measured step (of the report, else of the profile): a
-factor on all computing makes the job, as it ran, take as long as it did.
+Two simulators, one after the other: TensorFlow's scheduling of the step's graph gives the time when
+each gradient is ready, on that many cores and threads; the simulation of background threads gives
+the time that the ranks make of it. The first is tied to the measured step (of the report, else of
+the profile): a factor on all computing makes the job, as it ran, take as long as it did.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Computing:
 
 @dataclass(frozen=True)
 class Setting:
-    """How the ranks of a node run. `pool`: ranks that share cores, and how many these are.
-    `reads`: the input pipeline has no cores but these. `pieces`: in bytes, by gradient, those that
-    travel by themselves."""
+    """The way the ranks of a node run. `pool`: ranks that share cores, and how many these are.
+    `reads`: the input pipeline has no cores but these. `pieces`: bytes, by gradient, of the pieces
+    that travel by themselves."""
 
     pool: Pool
     threads: Uniform
@@ -88,7 +88,7 @@ class Model:
             for node in step.nodes
             if node.type.startswith("Horovod") and node.op is not None
         }
-        # what a gradient's allreduce takes is the other simulation's to say
+        # the other simulation decides the time of a gradient's allreduce
         fixed = tuple(0.0 if op in waiting else t for op, t in enumerate(made.fixed))
         self._whole = dataclasses.replace(made, fixed=fixed)
         self._backward = dataclasses.replace(
@@ -159,8 +159,9 @@ class Model:
     def _updates(
         self, ops: Sequence[float], most: float
     ) -> tuple[tuple[float, tuple[int, ...]], ...]:
-        """Of the round's last calls, whose sums nothing but the next round comes after: what waits
-        for them and no gradient waits for, `most` seconds in all."""
+        """Return the updates of the round's last calls, whose sums nothing but the next round comes
+        after: the work that waits for these sums and that no gradient waits for, `most` seconds in
+        all."""
         last = max(call.step for call in self.calls)
         gradients = [(call.step, g.node) for call in self.calls for g in call.gradients]
         places = {node: place for place, (step, node) in enumerate(gradients) if step == last}
@@ -179,7 +180,8 @@ class Model:
         )
 
     def job(self, setting: Setting, cores: int | None = None) -> Job:
-        """For the simulation of ranks. `cores`: what a rank's computing may use [the pool's]."""
+        """Return the job for the simulation of ranks. `cores`: those that a rank's computing can
+        use [the pool's]."""
         seen = self.observed
         found = self._under(setting, cores)
         ready = [moment * self.scale for moment in found.ready]
@@ -187,7 +189,7 @@ class Model:
         # it reads ahead of the step, on as many threads as that takes
         readers = float(max(1, math.ceil(2 * seen.need.input)))
         ranks = max(1, min(seen.ranks, RANKS) // setting.pool.ranks) * setting.pool.ranks
-        # what a collective of all ranks takes, among those that are simulated
+        # the time of a collective of all ranks, spread over the simulated ranks
         more = max(0.0, seen.network.start(seen.ranks) - seen.network.start(ranks))
         network = dataclasses.replace(seen.network, fixed=seen.network.fixed + more)
         job = Job(
@@ -215,7 +217,8 @@ class Model:
         return cut(job, setting.pieces)
 
     def waiting(self, call: Call, setting: Setting, cores: int | None = None) -> Partition:
-        """What waits for the gradients of a call in its step; `cores` as in `job`."""
+        """Return the work that waits for the gradients of a call in its step; `cores` as in
+        `job`."""
         ops = [seconds * self.scale for seconds in self._under(setting, cores).ops]
         return _waiting(self.graphs[call.step], call.places, ops)
 
@@ -240,7 +243,7 @@ def _jitter(spread: float) -> Quantiles:
 
 
 def _waiting(graph: StepGraph, transfers: Iterable[int], ops: Sequence[float]) -> Partition:
-    """What waits for these nodes, where an op takes so many seconds."""
+    """Return the work that waits for these nodes, where `ops` are the seconds of each op."""
     seconds = [
         ops[op] * runs if op >= 0 else 0.0
         for op, runs in zip(graph.op.tolist(), graph.runs.tolist(), strict=True)

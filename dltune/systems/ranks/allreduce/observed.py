@@ -1,6 +1,7 @@
-"""What a horovod report tells a planner: the job's size and settings, needs, and costs.
+"""The facts that a planner takes from a horovod report: the job's size and settings, needs, and
+costs.
 
-Where a report lacks something, the value assumed instead is told in `assumed`.
+Where a report lacks something, `assumed` lists the value used instead.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ DEFAULTS = Knobs(cycle_time=1e-3, fusion_threshold=128 << 20, cache_capacity=102
 NETWORKS: dict[Controller, Network] = {"gloo": Network(160e-6, 1.1e9), "mpi": Network(1e-6, 2.7e9)}
 # A sleeping thread's wake-up while a core is free: the timer slack of 50 us, and the switch.
 WAKE = 60e-6
-# CPU seconds of a background thread's cycle, when the report cannot tell
+# CPU seconds of a background thread's cycle, when the report does not have them
 CYCLE, LONGEST_CYCLE = 20e-6, 500e-6
-# MPI yields its core at each look: it then has only what nobody else wants, and the switches.
+# MPI yields its core at each poll: it then gets only the time that nobody else wants, and the
+# switches.
 YIELDING = Waiting(0.15, 1.0, wakes=False)
 
 _OWN: dict[Controller, Waiting] = {"gloo": GLOO, "mpi": MPI}
@@ -85,10 +87,11 @@ def basis(
     local: int | None,
     controller: Controller | None,
 ) -> Observed:
-    """What a section is decided from, checked against each other: what is known of the job.
+    """Return the known facts about the job, checked against each other; a section is decided from
+    them.
 
-    `ranks`, `local` and `controller` are what was asked for. Raises UsageError when the report is
-    of another job than asked for or of another machine than the profile, or when there is neither a
+    `ranks`, `local` and `controller` are the user's requests. Raises UsageError when the report is
+    of another job than requested or of another machine than the profile, or when there is neither a
     report nor a size.
     """
     if report is None:
@@ -138,7 +141,8 @@ def basis(
 
 
 def observed(report: Horovod) -> Observed:
-    """Raises UsageError when the report has no rank, or does not tell what the job used."""
+    """Return the facts of a report. Raises UsageError when it has no rank, or does not show which
+    resources the job used."""
     if not report.ranks:
         raise UsageError(
             "the report has no rank: no process of the job initialised Horovod",
@@ -198,7 +202,7 @@ def observed(report: Horovod) -> Observed:
 
 
 def unobserved(ranks: int, local: int, controller: Controller) -> Observed:
-    """What is taken for granted of a job that no report tells of."""
+    """Return the assumptions about a job without a report."""
     network = NETWORKS[controller]
     if ranks > local:
         network = dataclasses.replace(network, algorithm="tree")
@@ -238,7 +242,7 @@ def knobs(rank: Rank) -> Knobs:
 
 
 def yields(rank: Rank) -> bool:
-    """Whether Open MPI was told to give its core away while it waits."""
+    """True if the settings make Open MPI give its core away while it waits."""
     told = rank.settings.get("OMPI_MCA_mpi_yield_when_idle", "")
     return told.strip().lower() in ("1", "true", "yes", "enabled")
 
@@ -263,7 +267,8 @@ def _need(ranks: Sequence[Rank]) -> Need:
 
 
 def _network(timeline: Timeline | None, ranks: int) -> Network | None:
-    """Latency and bandwidth of a ring in which a collective of these ranks costs what it did."""
+    """Return latency and bandwidth of a ring in which a collective of these ranks has the measured
+    cost."""
     if timeline is None or timeline.cost is None or ranks < 2:
         return None
     found = timeline.cost
@@ -274,7 +279,8 @@ def _network(timeline: Timeline | None, ranks: int) -> Network | None:
 
 
 def _wakes(ranks: Sequence[Rank], need: Need) -> tuple[Quantiles, Quantiles | None]:
-    """Of a background thread that finds a core free, and of one that does not."""
+    """Return the wake-up delays of a background thread that finds a core free, and of one that does
+    not."""
     late = [r.cycles.oversleep for r in ranks if r.cycles and r.cycles.oversleep]
     worst = max((d for d in late if d.median is not None), key=_median, default=None)
     if worst is not None:

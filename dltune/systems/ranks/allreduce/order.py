@@ -1,4 +1,4 @@
-"""Of all orders and numbers of bins, those under which the predicted step is shortest."""
+"""The order and number of bins under which the predicted step is shortest."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def ordered(
     predict: Predict,
     waiting: Callable[[Call], Partition] | None = None,
 ) -> Ordered:
-    """Bins for every call.
+    """Return bins for every call.
 
     `ready`: seconds until each gradient is there, all calls' one after the other. `predict`: the
-    seconds of a step with these bins. `waiting`: what waits for a call's gradients; with it the
-    order is TAC's. Raises UsageError when two calls hand over lists that look alike but whose
-    gradients depend on each other in different ways.
+    seconds of a step with these bins. `waiting`: the work that waits for a call's gradients; with
+    it the order is TAC's. Raises UsageError when two calls hand over lists that seem equal but
+    whose gradients depend on each other in different ways.
     """
     first = [0, *itertools.accumulate(len(call.gradients) for call in model.calls)]
     name = "tac-bins" if waiting else "ordered-bins"
@@ -128,7 +128,7 @@ def _ways(
     thesis = [call.places[node] for node in topology.order]
     produced = sorted(range(len(thesis)), key=lambda k: (ready[thesis[k]], k))
     topologies = [topology]
-    # an order of production that was measured once may break a dependency by a hair
+    # an order of production that was measured once can break a dependency by a hair
     with contextlib.suppress(ValueError):
         topologies.append(topology.reordered(produced))
     for one in topologies:
@@ -158,7 +158,7 @@ def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
         dtypes = tuple(gradient.dtype for gradient in call.gradients)
         order = Order(shapes, dtypes, bins)
         known = found.setdefault((shapes, dtypes), order)
-        # the job tells two such calls apart by nothing, so the first one's bins serve both
+        # the job has no way to distinguish two such calls, so the first call's bins serve both
         if known is not order and not _serves(known, traversed(model, call).topology, call):
             raise UsageError(
                 f"two calls reduce gradients of the same shapes ({call.scope}) whose dependencies "
@@ -169,7 +169,7 @@ def _orders(model: Model, chosen: Sequence[Bins]) -> tuple[Order, ...]:
 
 
 def _serves(order: Order, topology: Topology, call: Call) -> bool:
-    """Whether nothing in a bin waits for something in the same bin or in a later one."""
+    """True if nothing in a bin waits for something in the same bin or in a later one."""
     bins_of: dict[int, list[int]] = {}
     for k, bin_ in enumerate(order.bins):
         for place in bin_.tensors:

@@ -1,9 +1,9 @@
 """SCP: cores of each local rank for its background thread, helpers, computing and input.
 
-Section 6.3.3 of the thesis gives each component cores of its own, and finds the price itself: a
-core kept for a thread that is idle most of the time is lost to computing. So each rank first gets
-its part of the node, whole tiles where that can be, and within it a component gets cores of its own
-only where that makes the predicted step shorter; else it shares. A rank with one core shares it.
+Section 6.3.3 of the thesis gives each component separate cores, and names the price itself: a core
+kept for a thread that is idle most of the time is lost to computing. So each rank first gets its
+part of the node, whole tiles if possible. Within that part a component gets separate cores only
+where this makes the predicted step shorter; else it shares. A rank with one core shares it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dltune.systems.ranks.allreduce.section import RankCores
 from dltune.systems.ranks.simulation.job import Pool
 from dltune.systems.ranks.simulation.method import ORIGINAL, Method
 
-# A core of its own must make the step shorter by this part, for it cannot be had back when the
+# A separate core must make the step shorter by this part, for it cannot be given back when the
 # component is idle ("any variation in processing needs cannot be dynamically resolved").
 WORTH = 0.01
 # Input pipelines that keep less than this of a core busy share.
@@ -30,7 +30,7 @@ INPUT = 0.05
 
 @dataclass(frozen=True)
 class Split:
-    """`background` and `input`: cores of their own, 0 when they share with computing."""
+    """`background` and `input`: separate cores, 0 when they share with computing."""
 
     cores: int
     background: int

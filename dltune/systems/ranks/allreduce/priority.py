@@ -1,10 +1,11 @@
-"""TAC: which gradient travels next (TicTac, section 4.3), and which make way for others.
+"""TAC: the gradient that travels next (TicTac, section 4.3), and the gradients that make way for
+others.
 
 A worker there receives parameters that are all ready when its step begins. Here a transfer is the
-allreduce of a gradient, what waits for it is its variable's update and whatever else reads the sum,
-and a gradient can travel only once the backward pass has it. So those are compared that are there
-when the link is free. One that is larger than a bin may be cut, to let others go first: all its
-pieces have its priority (P3, MLSys 2019; ByteScheduler, SOSP 2019).
+allreduce of a gradient. Its variable's update and all other readers of the sum wait for it, and a
+gradient can travel only once the backward pass has it. So the comparison covers the gradients that
+are ready when the link is free. A gradient that is larger than a bin can be cut, to let others go
+first: all its pieces have its priority (P3, MLSys 2019; ByteScheduler, SOSP 2019).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def ways(
     places = [call.places[node] for node in topology.order]
     gradients = [call.gradients[place] for place in places]
     moments = [round(ready[place] * NANOSECONDS) for place in places]
-    # of its bytes alone: what a transfer takes besides, those of a bin share
+    # of its bytes alone: the fixed cost of a transfer is shared by the gradients of a bin
     travels = [round(cost.per_byte * gradient.bytes * NANOSECONDS) for gradient in gradients]
     ours = _by_id(waiting, topology, travels)
     for limit in (math.inf, *(min(threshold, call.bytes / bins) for bins in BINS)):
@@ -90,11 +91,11 @@ def ways(
 def tac(
     partition: Partition, topology: Topology, ready: Sequence[int], pieces: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """IDs in the order in which they travel over the one link, each with how many of its pieces go
-    then: one that makes way for another comes again.
+    """Return IDs in the order in which they travel over the one link, each with how many of its
+    pieces go then: an ID that makes way for another comes again.
 
     `partition`: its receives are the transfers by ID. `ready`: nanoseconds until each is there.
-    `pieces`: into how many each may be cut.
+    `pieces`: the number of pieces into which each can be cut.
     """
     outstanding = Outstanding(partition)
     left = list(pieces)

@@ -1,4 +1,4 @@
-"""What a plan's section on Horovod came to in one rank, in sentences."""
+"""The outcome of a plan's section on Horovod in one rank, in sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dltune.systems.ranks.horovod.preload.interposer import REST
 
 
 class RankOutcome(msgspec.Struct, frozen=True):
-    """`enforced`: what the plan brought about; `left`: what it did not, and why."""
+    """`enforced`: the parts of the plan in effect; `left`: the parts that are not, and why."""
 
     rank: int
     pid: int
@@ -27,8 +27,8 @@ class RankOutcome(msgspec.Struct, frozen=True):
 
 @dataclass
 class Heard:
-    """What one rank has told. `moved`: threads of tf.data that were put onto their cores;
-    `unmoved`: why none could be. `counts`: what the methods that sleep did."""
+    """The messages of one rank. `moved`: threads of tf.data that were put onto their cores;
+    `unmoved`: why none could be. `counts`: activity of the methods that sleep."""
 
     init: messages.Horovod
     reductions: list[messages.Reduction] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Heard:
 def outcome(
     section: AllreducePlan, machine: Machine, dropped: Sequence[str], heard: Heard
 ) -> RankOutcome:
-    """`dropped`: what was left out of the plan for all ranks, in sentences."""
+    """Return the outcome. `dropped`: parts left out of the plan for all ranks, in sentences."""
     enforced: list[str] = []
     left = list(dropped)
     for good, text in (
@@ -126,7 +126,7 @@ def _bins(section: AllreducePlan, heard: Heard) -> _Told:
         return
     if not heard.reductions:
         yield False, "bins: the job made no call that reduces a list of gradients"
-    told = dict.fromkeys(  # a function that is traced again tells the same again
+    told = dict.fromkeys(  # a function that is traced again reports the same again
         (len(call.shapes), call.bins, call.why) for call in heard.reductions
     )
     for count, bins, why in told:
@@ -158,7 +158,8 @@ def _sleeps(section: AllreducePlan, heard: Heard) -> _Told:
 
 
 def _counted(method: str, counts: Counts) -> tuple[int, str, str]:
-    """How often a method did something, in words, and what is said where it never did."""
+    """Return how often a method did something, in words, and the sentence for a method that never
+    did."""
     if method == "non-blocking":
         words = f"{counts.sleeps} sleeps in {counts.collectives} collectives"
         return counts.collectives, words, "no collective ran"
@@ -169,7 +170,7 @@ def _counted(method: str, counts: Counts) -> tuple[int, str, str]:
 
 
 def sleeps(section: AllreducePlan) -> dict[str, str]:
-    """What background threads do instead of spinning, a sentence by method."""
+    """Return a sentence by method on the sleeps that replace spinning of background threads."""
     found: dict[str, str] = {}
     if (planned := section.sleeps) is None:
         return found

@@ -20,7 +20,7 @@ from dltune.views import Headline, Section, View
 
 
 def shown(section: AllreducePlan) -> View:
-    """What each method is predicted to take, and what was decided."""
+    """Return the predicted step of each method, and the decisions."""
     title = f"{section.ranks} ranks over {section.controller}"
     methods = Section("methods", f"Horovod: {title}", [predictions(section), *section.reasons])
     bins = sum(len(order.bins) for order in section.orders or ())
@@ -74,7 +74,7 @@ def bins(section: AllreducePlan, profile: Profile, calls: Sequence[Call]) -> lis
 
 
 def intent(section: AllreducePlan, machine: Machine) -> list[str]:
-    """What would be enforced, a sentence each."""
+    """Return the parts to be enforced, a sentence each."""
     told = [f"for {section.ranks} ranks over {section.controller}, {section.local} on this node"]
     for rank, cores in enumerate(section.cores or ()):
         parts = [
@@ -103,6 +103,6 @@ def intent(section: AllreducePlan, machine: Machine) -> list[str]:
 
 
 def sentences(outcome: RankOutcome) -> Iterator[str]:
-    """What came of the section in one rank."""
+    """Yield sentences on the outcome of the section in one rank."""
     yield from (f"rank {outcome.rank}: {sentence}" for sentence in outcome.enforced)
     yield from (f"rank {outcome.rank}: not enforced: {sentence}" for sentence in outcome.left)

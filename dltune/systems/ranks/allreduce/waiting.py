@@ -30,8 +30,8 @@ WAYS = (
 # 30 us better than 100 and 400.
 SLEEPS = (30e-6, 10e-6, 100e-6, 400e-6)
 AGREE = (1, 5, 20)  # cycles; the thesis found every cycle best
-# Seconds, the most that a thread with nothing to send rests: what is not known to wake it (a
-# shutdown, a tensor negotiated by name) comes so much later at most. Our choice.
+# Seconds, the most that a thread with nothing to send rests: events not known to wake it (a
+# shutdown, a tensor negotiated by name) come so much later at most. Our choice.
 REST = 50e-3
 WORTH = 0.005
 

@@ -1,1 +1,1 @@
-"""Which gradients of PyTorch's DistributedDataParallel travel together."""
+"""Groups of gradients of PyTorch's DistributedDataParallel that travel together."""

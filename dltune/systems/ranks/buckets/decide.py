@@ -1,9 +1,9 @@
-"""Of all ways to cut the gradients into buckets, the one under which a step is predicted shortest.
+"""The division of the gradients into buckets under which a step is predicted shortest.
 
-Gradients travel in the order in which the backward pass has them, which DDP keeps by itself: of all
-orders none ends sooner, as long as one bucket travels at a time and all are waited for. A bucket
-leaves when its last gradient is there and the one before it has come; the optimizer begins when the
-last has. What else a step takes is as it was measured.
+Gradients travel in the order in which the backward pass has them, which DDP keeps by itself: no
+other order ends sooner, as long as one bucket travels at a time and all are waited for. A bucket
+leaves when its last gradient is there and the previous bucket has come; the optimizer begins when
+the last has. The rest of a step takes its measured time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dltune.simulate.overlap.bins import (
 from dltune.systems.ranks.buckets.gradients import Gradients, cost, gradients
 from dltune.systems.ranks.buckets.section import Buckets, Model, filled
 
-# Other buckets must make the predicted step shorter by this part: what each costs a rank that
-# computes on the same cores is not in the prediction. Ways that differ by less than the other are
-# as good.
+# Other buckets must make the predicted step shorter by this part: the cost of each to a rank that
+# computes on the same cores is not in the prediction. Ways that differ by less than the second
+# figure are as good.
 WORTH, ALIKE = 0.02, 0.005
 # the first PyTorch that was tried with a limit for each bucket; others have one for all
 LIMITS_EACH = (2, 13)
@@ -78,8 +78,8 @@ def decide(profile: Profile) -> Decided:
 
 
 def _best(found: Gradients, paid: Cost, framework: Framework) -> tuple[tuple[int, ...], float]:
-    """The limits, and the seconds until all has come. Of ways that are as good, that of the fewest
-    buckets."""
+    """Return the limits, and the seconds until all has come; among ways that are as good, the way
+    with the fewest buckets."""
     each = framework.release >= LIMITS_EACH
     ways = [
         (limits, _until(runs, found, paid))

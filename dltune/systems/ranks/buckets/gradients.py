@@ -1,7 +1,7 @@
-"""What a profile of a rank tells: when its gradients are there, and what transfers take.
+"""The gradients and transfers in a rank's profile: when gradients are ready, and transfer times.
 
-DDP marks what it does with a gradient that has been computed, and PyTorch each sum that is asked
-for: both are nodes of the step's chain.
+DDP marks its handling of a gradient that has been computed, and PyTorch marks each requested sum:
+both are nodes of the step's chain.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from dltune.simulate.overlap.bins import Cost, Runs
 _COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")
 # DDP's own, in front of a forward pass or behind the backward pass
 _SELF = "torch.distributed.ddp.reducer::"
-# bytes that ranks which look for unused parameters tell each other of each
+# bytes that ranks exchange for each parameter to find unused parameters
 _FLAG = 4
-# Seconds of a transfer that are the same for any size, at least: as was measured of two ranks over
-# gloo on one machine. Sums that travel beside one another do not tell it, and a rank that waits on
-# its only core for what it computes on takes longer than alone.
+# Seconds of a transfer that are the same for any size, at least: as measured for two ranks over
+# gloo on one machine. Concurrent sums do not show it, and a rank that waits on the only core it
+# computes on takes longer than alone.
 LATENCY = 3e-4
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of one model, in the order in which a step has them.
+    """The gradients of one model, in the order in which a step has them.
 
     `sizes`: bytes, `ready`: seconds from the step's begin, `runs`: the places of those that travel
     together, `backward`: seconds until the backward pass is over.
@@ -111,11 +111,11 @@ def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
 
 
 def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
-    """What a transfer takes, of which `least` seconds at least are the same for any size, and the
-    sentence on how that is known.
+    """Return the cost of a transfer, with at least `least` seconds that are the same for any size,
+    and the sentence on the source of the figures.
 
-    By the fastest of each size, for most wait for a rank that is late. Raises UsageError where no
-    transfer was seen.
+    Takes the fastest of each size, because most wait for a rank that is late. Raises UsageError
+    where no transfer was seen.
     """
     fastest: dict[int, float] = defaultdict(lambda: math.inf)
     for step in profile.steps:
@@ -141,7 +141,7 @@ def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
 
 
 def _tensor(node: Node, ops: Sequence[Op]) -> Tensor:
-    """What is sent. Raises UsageError where that is not told."""
+    """Return the tensor that is sent. Raises UsageError where the profile does not have it."""
     try:
         key = opkey.parse(ops[node.op].key) if node.op is not None else None
     except ValueError:

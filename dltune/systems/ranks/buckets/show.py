@@ -25,7 +25,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class BucketsOutcome:
-    """`left`: what was left alone, and why, sentences."""
+    """`left`: the parts left unchanged, and why, sentences."""
 
     ranks: tuple[Filled, ...]
     left: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ def choice(section: Buckets) -> str:
 
 
 def intent(section: Buckets) -> Iterator[str]:
-    """What would be enforced."""
+    """Yield the parts to be enforced."""
     for model in section.models:
         yield f"DistributedDataParallel: {_planned(model)}"
 
@@ -50,7 +50,7 @@ def _planned(model: Model) -> str:
 
 
 def sentences(outcome: BucketsOutcome) -> Iterator[str]:
-    """What came of the section."""
+    """Yield sentences on the outcome of the section."""
     for one in outcome.ranks:
         if not one.buckets:
             yield (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dltune.systems.ranks.schemas.horovod import Horovod
 
 PID_SECONDS = 20.0
-# a tenth of a rank's claim to a core, and still soon enough to read what the kernel records
+# a tenth of a rank's claim to a core, and still soon enough to read the kernel's records
 COURTEOUS = 10
 
 
@@ -180,7 +180,8 @@ def _watch_job(
 
 @contextlib.contextmanager
 def _anew(timeline: Path | None, overwrite: bool) -> Iterator[None]:
-    """Claimed for a job that is to write it: another job's is not this one's."""
+    """Claim the timeline's path for a job that is to write it, and remove another job's file
+    there."""
     from dltune.cli import results
 
     with results.claimed(timeline, overwrite=overwrite) as writes:
@@ -196,7 +197,7 @@ def _run(
     over: Callable[[], bool],
     wait: Callable[[float], object] | None = None,
 ) -> bool:
-    """Whether a signal ended the watch."""
+    """Watch until the end; True if a signal ended the watch."""
     from dltune.cli import interrupts
     from dltune.cli.progress import live
     from dltune.systems.ranks.commands import horovod_live
@@ -215,8 +216,8 @@ def _run(
 
 
 def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partial: bool) -> Horovod:
-    """The timeline's cycles are judged by what the ranks were told. What was watched stands where
-    the timeline cannot be read."""
+    """Return the report. The timeline's cycles are judged by the ranks' settings. The watch's
+    figures are used where the timeline cannot be read."""
     from dltune.systems.ranks.horovod import timeline
     from dltune.systems.ranks.horovod.watch.document import assemble, cycle_time
 
