@@ -1,8 +1,8 @@
-"""How training data should be read, decided from an io document's measurements.
+"""Decisions on reading training data, from an io document's measurements.
 
 From an experiment on a file every choice is the smallest or simplest setting within `NEAR` of the
-best one that was measured. A job that was watched tells the files and their access patterns but not
-what other ways would give: then the reader's own defaults are planned, and that is said.
+best measured setting. A job that was watched shows the files and their access patterns but not the
+results of other ways: then the reader's own defaults are planned, and that is said.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dltune.systems.lmdb.section import (
 
 NEAR = 0.95  # of the best throughput: as good
 WORTH = 1.05  # times as fast: worth a change
-MEMORY_SHARE = 0.5  # of the machine's memory: what a file may fill of the page cache
+MEMORY_SHARE = 0.5  # part of the machine's memory that a file can fill in the page cache
 BUDGET_SHARE = 0.125  # of the machine's memory: the reader's slots
 LONGEST_GAP = 1 << 20
 
@@ -156,7 +156,7 @@ def _block(found: Experiment, direct: bool, reasons: list[str]) -> int:
 
 
 def _gap(found: Experiment, reasons: list[str]) -> int:
-    """What could be read in the time that a request takes beyond its bytes."""
+    """Return the bytes that could be read in the time that a request takes beyond its bytes."""
     latencies = [r.latency.median for r in found.shuffled if not r.ahead and r.method == "pread"]
     speed = found.ceiling.throughput.median
     if not latencies or not speed:

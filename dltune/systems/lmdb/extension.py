@@ -1,4 +1,4 @@
-"""What the system for reading data registers."""
+"""The parts that the system for reading data registers."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ PLANNER = IoPlanner()
 
 
 class _Enforced(Enforcement):
-    """Hints beside the job; options for its readers."""
+    """Hints by a process next to the job; options for its readers."""
 
     def __init__(self, section: IoPlan, run: Run) -> None:
         self._section = section

@@ -69,7 +69,7 @@ class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasons: tuple[str, ...]
 
     def of(self, path: Path) -> FilePlan | None:
-        """What is planned for the file at `path`; None when that is nothing."""
+        """Return the plan for the file at `path`; None when there is none."""
         wanted = os.path.realpath(path)
         return next((file for file in self.files if os.path.realpath(file.path) == wanted), None)
 

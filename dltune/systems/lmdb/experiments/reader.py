@@ -1,7 +1,7 @@
 """One reading process: `python -m dltune.systems.lmdb.experiments.reader`.
 
 Takes pickles from stdin, each of the file's path, the reader's rank and a `Task`. Answers with
-pickles too: `READY`, then, once it is told to `GO` and has read, the `Outcome`; or the system's
+pickles too: `READY`, then, once it receives `GO` and has read, the `Outcome`; or the system's
 message, when the file cannot be read this way. Ends with its stdin.
 """
 
@@ -129,13 +129,14 @@ def _read(
 
 
 def _queued() -> float:
-    """Seconds that this process was ready and waited for a CPU; 0 where it is not told."""
+    """Return the seconds that this process was ready and waited for a CPU; 0 where the kernel has
+    no count."""
     told = read("/proc/self/schedstat")
     return int(told.split()[1]) / 1e9 if told else 0.0
 
 
 def _storage() -> int:
-    """Bytes that came from storage for this process; 0 where it is not told."""
+    """Return the bytes that came from storage for this process; 0 where the kernel has no count."""
     told = process.reads(os.getpid())
     return told.storage if told else 0
 

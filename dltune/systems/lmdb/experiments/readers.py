@@ -21,11 +21,11 @@ READY, GO = "ready", "go"
 
 @dataclass(frozen=True)
 class Task:
-    """What all readers of a run do: read pieces (bytes `offsets` and `sizes`) for `seconds` at
+    """The work of all readers of a run: read pieces (bytes `offsets` and `sizes`) for `seconds` at
     most, reader r of n every n-th from r on.
 
     walk     "cursor": touch the first page of the pieces between, too; "offsets": pass them over
-    advised  tell the kernel to expect random access
+    advised  advise the kernel to expect random access
     ahead    hint so many pieces ahead (WILLNEED), in steps of `hint_step` bytes
     apart    each reader has a contiguous part instead
     passing  with walk "cursor": read nothing, pass everything
@@ -46,8 +46,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What reading cost one process. Seconds and bytes; `began` and `ended` of CLOCK_MONOTONIC;
-    `queued`: ready, waiting for a CPU; `storage`: read_bytes, 0 where the kernel does not count."""
+    """The cost of reading for one process. Seconds and bytes; `began` and `ended` of
+    CLOCK_MONOTONIC; `queued`: ready, waiting for a CPU; `storage`: read_bytes, 0 where the kernel
+    does not count."""
 
     began: float
     ended: float

@@ -1,4 +1,4 @@
-"""Where the records of a file lie: those of its format, else equal pieces."""
+"""Positions of the records of a file: those of its format, else equal pieces."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def records(path: Path, descriptor: int, kind: FileFormat, limit: int) -> Record
 
 
 def _lmdb(path: Path, limit: int) -> Records:
-    """Of the database with the most bytes."""
+    """Return the records of the database with the most bytes."""
     import numpy as np
 
     from dltune.systems.lmdb.format.index import Index

@@ -1,4 +1,4 @@
-"""One file, read cold in every way, in turns, within a time that is told before."""
+"""One file, read cold in every way, in turns, within a time that is fixed before."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ REPEATS = 3
 MIB = 1 << 20
 LEAST_SIZE = MIB
 PAGE = 4096
-# besides reading: dropping pages and telling the readers, for each run
+# time outside reading: dropping pages and instructing the readers, for each run
 AROUND_SECONDS = 0.1
-# the least time of one run that tells something
+# the least time of one run with a useful result
 LEAST_SECONDS = 0.1
 # more than the fastest way reads in a run, so that it never ends early
 MARGIN = 1.3
@@ -51,8 +51,8 @@ def experiment(
 ) -> io.Io:
     """Read `path` (an LMDB folder, or a file of any format) in every way for about `seconds`.
 
-    `say` is told sentences that stay, `tell` where it is. Raises UsageError when there is no such
-    plain file, when it is too small to tell anything, cannot be read cold, or vanishes.
+    `say` receives sentences that stay, `tell` the current position. Raises UsageError when there is
+    no such plain file, when it is too small for a result, cannot be read cold, or vanishes.
     """
     path = data_path(path)
     descriptor = open_plain(path)
@@ -158,8 +158,9 @@ class _Session:
             self.direct = False
 
     def calibrate(self, seconds: float, size_: int) -> int:
-        """How much of the file's front to use: what the fastest way reads in `seconds`, read once
-        so that what is behind the storage (a host, a server) is as warm for each way."""
+        """Return how much of the file's front to use: as much as the fastest way reads in
+        `seconds`, read once so that the machine behind the storage (a host, a server) is as warm
+        for each way."""
         self.confirmed = drop(self.path, self.descriptor)
         offsets = range(0, size_, 4 * MIB)
         sizes = [min(offsets.step, size_ - at) for at in offsets]
@@ -182,7 +183,7 @@ class _Session:
         outcomes = self.readers.run(way.task)
         came: int | None = sum(outcome.storage for outcome in outcomes)
         if not self.counted:
-            # the kernel counts no such reads; what is in the page cache now was not there before
+            # the kernel counts no such reads; pages in the page cache now were not there before
             now = cached(self.descriptor) if way.task.method != "direct" else None
             came = now.now if now else None
         way.outcomes.append(outcomes)

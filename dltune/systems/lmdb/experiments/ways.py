@@ -1,4 +1,4 @@
-"""The ways of reading that are compared: what each run does."""
+"""The ways of reading that are compared: the task of each run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Way:
     method, advised, ahead), ("seek",), ("ceiling", parallel, size).
 
     Of its runs: `outcomes` of the readers; `storage`: bytes that came from storage, None where
-    nobody tells.
+    the kernel has no count.
     """
 
     kind: tuple[object, ...]

@@ -1,7 +1,7 @@
-"""Read-ahead hints from outside an unmodified job, by a process of their own.
+"""Read-ahead hints from outside an unmodified job, by a separate process.
 
-    frontier    where in a file the job reads now, told by its page tables and file positions
-    hints       what to ask the kernel for, from there
+    frontier    where in a file the job reads now, according to its page tables and file positions
+    hints       requests to the kernel, from there
     __main__    the process: python -m dltune.systems.lmdb.follow, started by `started`
     start       beginning and ending it
 

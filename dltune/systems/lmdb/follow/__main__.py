@@ -21,17 +21,17 @@ from dltune.system.proc.tree import descendants, session
 from dltune.systems.lmdb.follow.hints import Ahead, Whole
 from dltune.systems.lmdb.reader import fetch_binding
 
-TICK = 0.01  # seconds between looks
-SURVEY = 0.5  # seconds between looks at who has the file open
-SESSION = 20  # surveys between looks at every process of the machine
-SHARE = 0.1  # of a core: what this process may use
+TICK = 0.01  # seconds between samples
+SURVEY = 0.5  # seconds between surveys of who has the file open
+SESSION = 20  # surveys between searches of every process of the machine
+SHARE = 0.1  # of a core: the most that this process can use
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     leader = int(sys.argv[1])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job may go on after one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job can go on after a SIGINT
     files = json.load(sys.stdin)
     try:
         ended = os.pidfd_open(leader)

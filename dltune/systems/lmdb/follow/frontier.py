@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PAGE = 4096
-# pages looked at behind the last frontier, at each look
+# pages sampled behind the last frontier, in each sample
 WINDOW = 8192
 NEAR, DENSE = 64, 18  # pages
-# looks without progress before the whole mapping is looked at, so many pages at each look
+# samples without progress before the whole mapping is sampled, so many pages in each sample
 PATIENCE, PART = 50, 1 << 20
 
 
 def foremost(touched: NDArray[np.bool_]) -> int | None:
-    """Behind which page the reading stands; None when nothing is read here.
+    """Return the number of pages up to the reading position; None when nothing is read here.
 
     Pages of the tree are touched far from the records, alone or with the 15 others that a fault
     maps: only a page with `DENSE` touched ones among the `NEAR` up to it is taken for reading.
@@ -53,8 +53,8 @@ class _Mapping:
     pages: int
     reached: int = 0  # pages of the mapping up to the last one seen
     idle: int = 0
-    # of looks at the whole: where one stands, what it has found, and what the one before saw, a bit
-    # for each page of a part
+    # of samples of the whole: the position, the result so far, and the pages seen by the one
+    # before, a bit for each page of a part
     scanned: int = 0
     found: int | None = None
     known: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
@@ -125,13 +125,13 @@ class Frontiers:
                 for place in mappings(pid):
                     if not self._shows(pid, place):
                         continue
-                    # a window that slides through the file may stand at the same address again
+                    # a window that slides through the file can be at the same address again
                     key = pid, place.start, place.end, place.offset
                     known = self._mappings.pop(key, None)
                     if known is None:
                         descriptor = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
                         shown = min(place.end - place.start, self.size - place.offset)
-                        pages = max(0, -(-shown // PAGE))  # a mapping may be longer than its file
+                        pages = max(0, -(-shown // PAGE))  # a mapping can be longer than its file
                         known = _Mapping(descriptor, place.start, place.offset // PAGE, pages)
                     found[key] = known
                 self._descriptors += [
@@ -144,16 +144,17 @@ class Frontiers:
         self._mappings = found
 
     def _shows(self, pid: int, place: Mapping) -> bool:
-        """Whether it is this file that is mapped there."""
+        """Return True if it is this file that is mapped there."""
         if place.inode != self.inode or place.device == self.device:
             return place.inode == self.inode
-        with contextlib.suppress(OSError):  # file systems with devices of their own: btrfs, overlay
+        with contextlib.suppress(OSError):  # file systems with separate devices: btrfs, overlay
             status = os.stat(f"/proc/{pid}/root{place.path}")  # noqa: PTH116 - no path to resolve
             return (status.st_dev, status.st_ino) == (self.device, self.inode)
         return False
 
     def look(self) -> list[int]:
-        """Bytes from the file's start to behind what each reader touched since the last look."""
+        """Return, for each reader, the bytes from the file's start to behind the pages that it
+        touched since the last sample."""
         found = []
         for mapping in self._mappings.values():
             reached = mapping.look()

@@ -1,4 +1,4 @@
-"""What to ask the kernel for: ahead of where the job reads, or all of a file once."""
+"""Requests to the kernel: ahead of where the job reads, or all of a file once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 8 << 20  # bytes of a whole file that are on their way at a time
 
 
 class Hints(abc.ABC):
-    """Of one file. `asked`: bytes so far."""
+    """Hints for one file. `asked`: bytes so far."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be read."""
@@ -34,7 +34,7 @@ class Hints(abc.ABC):
 
     @abc.abstractmethod
     def look(self) -> None:
-        """Ask for what is to come now, if anything is."""
+        """Ask for the next pages, if there are any."""
 
 
 class Ahead(Hints):
@@ -48,7 +48,7 @@ class Ahead(Hints):
         self._until = 0
 
     def look(self) -> None:
-        """What comes next, where the job has read on."""
+        """Ask for the next pages, where the job has read on."""
         front = max(self.frontiers.look(), default=0)
         if not front:
             return
@@ -65,7 +65,7 @@ class Whole(Hints):
     """Brings all of a file into the page cache once, at most two chunks on their way."""
 
     def look(self) -> None:
-        """A chunk, once the one before is there, or could not be read."""
+        """Ask for a chunk, once the chunk before is there, or could not be read."""
         before = self.asked
         if before < self.size:
             with contextlib.suppress(OSError):

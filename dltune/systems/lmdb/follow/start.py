@@ -1,4 +1,4 @@
-"""Beginning the process that gives hints, and hearing what it did."""
+"""Start and end of the process that gives hints, and its report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""LMDB files read without LMDB: where each record lies, and whether the file is sound.
+"""LMDB files read without LMDB: the position of each record, and whether the file is sound.
 
     datafile    the file itself: opened, known again, read in pieces
     meta        its two meta pages: format, page size, the newest snapshot
-    index       where every record of the snapshot lies (`Index.open`), kept beside the file
+    index       positions of the snapshot's records (`Index.open`), kept next to the file
     verify      the structure of the whole file
 
 Data versions 1 (LMDB 0.9) and 3 (LMDB 1.0), 64-bit little-endian, any page size. Trees are walked
@@ -11,10 +11,10 @@ by native code (page.h, source.h, tree.h) that checks every length and offset be
 **Why a writer does no harm.** LMDB never overwrites a page of a snapshot that a reader may hold.
 The writer of transaction T takes pages only from those freed by transactions before T - 1
 (`mdb_find_oldest` and `mdb_page_alloc` in LMDB's mdb.c, with or without a lock file), and a page of
-snapshot N was freed by N + 1 at the earliest. So the first to touch it is writer N + 3. That one
+snapshot N was freed by N + 1 at the earliest. So the first to touch it is writer N + 3. That writer
 starts after N + 2 has committed, and that commit overwrites the meta page of N: the two meta pages
 take turns. Hence: *as long as the meta page of snapshot N is as it was, all that was read of its
-pages is right.* `DataFile.holds` looks at it again, after reading. (What LMDB itself excludes with
+pages is right.* `DataFile.holds` reads it again, after reading. (What LMDB itself excludes with
 its lock stays excluded: going back a snapshot with MDB_PREVSNAPSHOT, or copying another file over
 this one, while it is in use.)
 """

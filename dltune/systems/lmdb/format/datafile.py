@@ -37,21 +37,21 @@ class DataFile:
         self.path = path
         self.descriptor = descriptor
         self.meta: Meta = max(read_metas(self._read, str(path)), key=lambda meta: meta.txn)
-        status = os.fstat(descriptor)  # after the meta page: the file may have grown for its pages
+        status = os.fstat(descriptor)  # after the meta page: the file can have grown for its pages
         self.size = status.st_size
         self.identity = Identity(
             status.st_ino, status.st_size, status.st_ctime_ns, self.meta.txn, self.meta.raw.hex()
         )
 
     def holds(self) -> bool:
-        """Whether the snapshot's meta page is still as it was when the file was opened.
+        """Return True if the snapshot's meta page is still as it was when the file was opened.
 
         If so, all that was read of the snapshot's pages until now is right (see the package).
         """
         return self.has(self.meta.raw)
 
     def has(self, raw: bytes) -> bool:
-        """Whether one of the meta pages, read again, is `raw`."""
+        """Return True if one of the meta pages, read again, is `raw`."""
         try:
             return any(meta.raw == raw for meta in read_metas(self._read, str(self.path)))
         except UsageError:
@@ -65,10 +65,10 @@ class DataFile:
 
 
 def data_path(path: Path) -> Path:
-    """The data file that `path` means: itself, or the one in the environment's folder."""
+    """The data file that `path` means: itself, or the file in the environment's folder."""
     try:
         return path / NAME if (path / NAME).exists() else path
-    except OSError:  # a name too long, a folder that may not be looked into: opening it will tell
+    except OSError:  # a name too long, a folder that cannot be read: opening it will report that
         return path
 
 

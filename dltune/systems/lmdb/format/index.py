@@ -1,10 +1,10 @@
-"""Where every record of a database lies, kept beside the data file and made again when stale.
+"""Positions of a database's records, kept next to the data file and made again when stale.
 
     index = Index.open(Path("train.lmdb"))
     os.pread(descriptor, int(index.sizes[7]), int(index.offsets[7]))     # record 7
     index.key(7), index.find(b"00000007"), index.txn
 
-A record's bytes lie in one piece in the data file, on overflow pages too. Reading is right as long
+A record's bytes are in one piece in the data file, on overflow pages too. Reading is right as long
 as `holds()` says so *afterwards*: see the package on writers.
 """
 
@@ -46,7 +46,7 @@ class Index:
     sizes       (n,) uint32, bytes of each value
     txn         the transaction the index belongs to
     databases   names of the file's named databases (which are no records of the main one)
-    unsaved     why the index could not be kept beside the file; None when it was
+    unsaved     why the index could not be kept next to the file; None when it was
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Index:
 
     @staticmethod
     def open(path: Path, database: bytes | None = None, *, tell: Tell | None = None) -> Index:
-        """The index of `path` (an LMDB folder or its data file), from beside it or made now.
+        """Return the index of `path` (an LMDB folder or its data file), read from the file next to
+        it or made now.
 
         `tell` is called with pages done and pages in all while it is made. Raises UsageError when
         the file is missing, damaged, of another format, has no such database, or is written faster
@@ -81,7 +82,7 @@ class Index:
 
     @staticmethod
     def all(path: Path, *, tell: Tell | None = None) -> list[Index]:
-        """As `open`, for every database of the file, the main one first."""
+        """Return indexes as `open`, for every database of the file, the main one first."""
         return _open(path, tell, lambda names: list(range(len(names))))
 
     def __len__(self) -> int:
@@ -93,7 +94,7 @@ class Index:
 
     @property
     def duplicates(self) -> bool:
-        """Whether a key may have several records (MDB_DUPSORT)."""
+        """Return True if a key can have several records (MDB_DUPSORT)."""
         return bool(self._flags & DUPLICATES)
 
     def key(self, position: int) -> bytes:
@@ -118,7 +119,7 @@ class Index:
             start = end
 
     def keys_at(self, positions: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-        """The keys of the records at `positions`, one after the other, and where each one ends."""
+        """The keys of the records at `positions`, one after the other, and where each key ends."""
         import numpy as np
 
         if (size := self._key_size) is not None:
@@ -136,8 +137,8 @@ class Index:
     def find(self, key: bytes) -> int | None:
         """The position of the key's (first) record; None when there is none.
 
-        For databases in an order of LMDB's own; one written with a comparison function of its
-        program's is in no order that a file tells.
+        For databases in an order of LMDB's own; a database written with a comparison function of
+        its program's is in no order that a file records.
         """
         at = self.seek(key)
         return at if at < len(self) and self.key(at) == key else None
@@ -151,7 +152,7 @@ class Index:
         return bisect_left(range(len(self)), wanted, key=lambda i: self.key(i)[::step])
 
     def stale(self) -> bool:
-        """Whether the file has changed since: another transaction, or another file in its place.
+        """Return True if the file has changed since: another transaction, or another file there.
 
         Raises UsageError when the file cannot be read any more.
         """
@@ -159,7 +160,8 @@ class Index:
             return data.identity != self.identity
 
     def holds(self) -> bool:
-        """Whether all that was read by this index until now is right, though it may be stale."""
+        """Return True if all that was read by this index until now is right, even if it is
+        stale."""
         try:
             with opened(self.path) as data:
                 if data.identity.inode != self.identity.inode:
@@ -178,7 +180,7 @@ def _open(path: Path, tell: Tell | None, choose: Choose) -> list[Index]:
             try:
                 databases = scan(data, tell)
             except UsageError:
-                if data.holds():  # then what was read is what the file holds
+                if data.holds():  # then the bytes that were read are the file's
                     raise
                 continue
             if data.holds():

@@ -1,4 +1,4 @@
-"""The file an index is kept in: a JSON header, then the arrays as they lie in memory.
+"""The file an index is kept in: a JSON header, then the arrays as they are in memory.
 
     dltune.lmdb-index/1\\n
     length and CRC of the header, 8 bytes little-endian each
@@ -6,7 +6,7 @@
     the arrays, each at a multiple of 64
 
 Arrays are mapped, so that the processes of a node share them; each is checked against its CRC when
-its database is opened. The file is written beside its target and moved.
+its database is opened. The file is written next to its target and moved.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _WHY_BYTES = 1 << 16
 
 
 class File(ctypes.Structure):
-    """As source.h's File."""
+    """Layout of source.h's File."""
 
     _fields_ = (
         ("descriptor", c_int32),
@@ -33,7 +33,7 @@ class File(ctypes.Structure):
 
 
 class Records(ctypes.Structure):
-    """As index.cc's Records."""
+    """Layout of index.cc's Records."""
 
     _fields_ = (
         ("count", c_uint64),
@@ -49,7 +49,7 @@ class Records(ctypes.Structure):
 
 
 class Counts(ctypes.Structure):
-    """As verify.cc's Counts."""
+    """Layout of verify.cc's Counts."""
 
     _fields_ = tuple((n, c_uint64) for n in ("databases", "records", "used", "free", "faults"))
 
@@ -75,7 +75,7 @@ def load() -> ctypes.CDLL:
 
 
 class Call:
-    """Calls into the native part for one file: errors become UsageError, `tell` may raise."""
+    """Calls into the native part for one file: errors become UsageError, `tell` can raise."""
 
     def __init__(self, data: DataFile, tell: Tell | None) -> None:
         meta = data.meta
@@ -98,7 +98,7 @@ class Call:
         self.tell = _TELL(told)
 
     def __call__(self, function: Callable[..., int], *arguments: object) -> str:
-        """What the function told in `why`. Raises UsageError for a fault."""
+        """Return the function's message in `why`. Raises UsageError for a fault."""
         code = function(*arguments, self._why, _WHY_BYTES)
         why = self._why.value.decode(errors="replace")
         if self._raised:

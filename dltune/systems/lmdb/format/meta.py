@@ -30,7 +30,7 @@ _META = struct.Struct("<IIQQ48s48sQQ")
 class Db(ctypes.Structure):
     """One tree's record (MDB_db): `entries` records under page `root`, `depth` levels.
 
-    As page.h's Db, and as it lies in the file.
+    Laid out as page.h's Db, and as in the file.
     """
 
     _fields_ = (
@@ -47,7 +47,7 @@ class Db(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Meta:
-    """One committed snapshot. Sizes in bytes; `raw` is the record as it lies in the file."""
+    """One committed snapshot. Sizes in bytes; `raw` is the record as it is in the file."""
 
     version: int
     page_size: int
@@ -59,7 +59,7 @@ class Meta:
 
 
 def read_metas(read: Read, source: str) -> tuple[Meta, Meta]:
-    """Both meta pages; `source` stands for the file in messages.
+    """Return both meta pages; `source` names the file in messages.
 
     Raises UsageError when this is no LMDB file, one of another machine's format or of an unknown
     version, or when a field that the format fixes is wrong.
@@ -107,7 +107,7 @@ def _second(first: Meta, page: bytes, header: int, source: str) -> Meta:
 
 
 def _header_size(head: bytes, source: str) -> int:
-    """16 or 24 bytes of page header, by where the magic number lies."""
+    """Return 16 or 24, bytes of page header, by the position of the magic number."""
     if not head:
         raise UsageError(f"{source} is empty", remedy=NO_LMDB)
 

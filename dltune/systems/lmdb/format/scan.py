@@ -1,4 +1,4 @@
-"""One pass over a snapshot: where the records of each of its databases lie."""
+"""One pass over a snapshot: the positions of the records of each of its databases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entries:
 def scan(data: DataFile, tell: Tell | None) -> list[Entries]:
     """Every database of the file, the main one first.
 
-    Reads tree pages only; overflow pages, where large records lie, are not touched. Raises
+    Reads tree pages only; overflow pages, which hold large records, are not touched. Raises
     UsageError when the file is damaged: every tree's pages carry their numbers, are filled as LMDB
     fills them, and hold as many records as their header says; no page is used twice, or is used and
     listed as free.

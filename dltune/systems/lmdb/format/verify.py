@@ -1,4 +1,4 @@
-"""Whether an LMDB file is sound: every page in one place, trees in order, counts right."""
+"""Checks of a whole LMDB file: every page in one place, trees in order, counts right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dltune.systems.lmdb.format.lmdb_binding import Call, Tell
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Of one snapshot. `faults`: sentences, the first 50 of `fault_count`.
+    """Result for one snapshot. `faults`: sentences, the first 50 of `fault_count`.
 
     Pages: `used` by trees and records, `free` in LMDB's list, `lost` in neither (a waste of room,
     not a fault).

@@ -1,7 +1,7 @@
 """Read-ahead hints while something else, such as py-lmdb, does the reading.
 
 The kernel is asked (posix_fadvise WILLNEED) to bring records into the page cache that will be read
-next. A wrong hint costs time, never data: whoever reads sees what the file holds.
+next. A wrong hint costs time, never data: whoever reads sees the file's content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_SHARE = 50  # of the time that indexing took, before a stale index is made again
-TOGETHER = 64  # positions looked at, at least, before hints are given
+TOGETHER = 64  # positions examined, at least, before hints are given
 TREE_PAGES = 16  # longer stretches are free pages rather
 
 
@@ -46,8 +46,8 @@ class ReadAhead:
         ahead: int | None = None,
         database: bytes | None = None,
     ) -> None:
-        """`ahead`: None takes what the job's plan says, which may be no hints. Raises UsageError
-        when the file cannot be read, or has no such database."""
+        """`ahead`: None takes the setting of the job's plan, which can be no hints. Raises
+        UsageError when the file cannot be read, or has no such database."""
         from dltune.systems.lmdb.reader.planned import planned_ahead
 
         self._database = Database(Path(path), database, direct=False)
@@ -58,7 +58,7 @@ class ReadAhead:
         self._look = 0.0
 
     def __len__(self) -> int:
-        """How many records the database has."""
+        """Return the number of records of the database."""
         return len(self._database)
 
     def __iter__(self) -> Iterator[int]:
@@ -90,7 +90,7 @@ class ReadAhead:
             yield position
 
     def keys(self) -> Iterator[bytes]:
-        """As iterating, but the records' keys."""
+        """Yield the records' keys, in the order of iterating."""
         for position in self:
             yield self._database.first.key(position)
 

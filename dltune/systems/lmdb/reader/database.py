@@ -65,8 +65,8 @@ class Database:
         read: Callable[[Wanted], UsageError | None],
         remedy: str,
     ) -> Wanted:
-        """What `lay_out` chose by the index, once `read` (which returns what went wrong) has read
-        it from a snapshot that held until then. Raises UsageError when that cannot be."""
+        """Return the choice of `lay_out` by the index, once `read` (which returns what went wrong)
+        has read it from a snapshot that held until then. Raises UsageError when that cannot be."""
         for _ in range(ATTEMPTS):
             wanted = lay_out()
             failure = read(wanted)
@@ -81,7 +81,7 @@ class Database:
         )
 
     def fetch(self, pieces: NDArray[np.uint64], memory: int, parallel: int) -> UsageError | None:
-        """As `fetch_binding.fetch`, from this file. All that comes through the page cache is
+        """Fetch as `fetch_binding.fetch`, from this file. All that comes through the page cache is
         asked for first: the kernel's own read-ahead would go on a window at a time.
 
         Returns what went wrong: it counts only if the snapshot still holds."""

@@ -1,7 +1,7 @@
 """Iterations read ahead into slots of memory that the ranks of a node share (COAL, DIO, PROV).
 
-A slot holds the records of consecutive iterations, of all the node's ranks, as they lie in the
-file: what is adjacent there is read by one request. Behind them lies a table of `ENTRY` rows: for
+A slot holds the records of consecutive iterations, of all the node's ranks, as they are in the
+file: adjacent data is read by one request. Behind them is a table of `ENTRY` rows: for
 each rank, each iteration and each of its records, where value and key are.
 """
 
@@ -66,7 +66,7 @@ class Filling:
         """Read the next iterations into a slot; None when all have been read.
 
         The first slot holds as few iterations as keep all requests in flight, so that training
-        begins soon; each one after it at most `GROWTH` times as many as the one before. Raises
+        begins soon; each later slot at most `GROWTH` times as many as its predecessor. Raises
         UsageError when an iteration is larger than a slot, or the file cannot be read.
         """
         wanted = self._most if self.last is None else min(self._most, self.last - self.next)
@@ -92,7 +92,7 @@ class Filling:
         return Filled(slot, fitted.iterations, table)
 
     def _fitting(self, iterations: int) -> _Fitted:
-        """As many of the next iterations as a slot holds."""
+        """Return as many of the next iterations as a slot holds."""
         import numpy as np
 
         index = self.database.index

@@ -9,7 +9,7 @@ file system, so whatever is killed leaves nothing behind. Each message is a pack
                     it knows the file, then {"filled": ...} for each slot, and at last {"end": true}
                     or {"error": ..., "remedy": ...}
 
-A rank that ends is forgotten; if the reader ends, the others are told by the closed socket.
+A rank that ends is forgotten; if the reader ends, the closed socket informs the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from dltune.systems.lmdb.reader.filling import SLOTS, Filled, Filling
 
 WAIT_SECONDS = 120.0  # for the node's other ranks to come
 LONGEST = 1 << 16  # bytes of a packet
-# what tells a job from others on this node: launchers' names of it, else the ranks' common parent
+# variables that distinguish a job from others on this node: launchers' names of it, else the ranks'
+# common parent
 JOB_VARIABLES = (
     "DLTUNE_IO_JOB",
     "PMIX_NAMESPACE",
@@ -111,7 +112,7 @@ class Member:
         return None if "end" in message else Filled(*message["filled"])
 
     def give_back(self, slot: int) -> None:
-        # the reader may have ended after its last slot
+        # the reader can have ended after its last slot
         with contextlib.suppress(OSError):
             send(self.connection, {"free": slot})
 
@@ -180,7 +181,7 @@ def lead(
     memory: int,
     filling: Callable[[list[int], Memory], Filling],
 ) -> Member:
-    """Read for `size` ranks of this node, this one and those that come to `name`.
+    """Read for `size` ranks of this node, this rank and those that come to `name`.
 
     `filling` makes the filling for the ranks' numbers, once all are there. Reading goes on in a
     thread until all ranks are done or this one closes its end.
@@ -266,8 +267,8 @@ def _serve(connections: list[socket.socket], filling: Filling, memory: Memory) -
     """Fill slots as they are given back, until all is read or nobody is left.
 
     connections[0] is this process's own rank: when that closes, the process has no more use for
-    what it would read, and the others have had every slot that it had. It is told last: its process
-    may end at once, and this thread with it.
+    further reading, and the others have had every slot that it had. It is informed last: its
+    process can end at once, and this thread with it.
     """
     own = connections[0]
     free = list(range(SLOTS))

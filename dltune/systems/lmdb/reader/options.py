@@ -1,4 +1,4 @@
-"""How records are read: the optimisations of LMDBIO that can be chosen."""
+"""Options of reading records: the optimisations of LMDBIO that can be chosen."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Options:
 
     node      one process of a node reads for all its ranks, over shared memory (LMM); otherwise
               each rank reads for itself
-    direct    past the page cache, with O_DIRECT (DIO). What is read again in the next epoch comes
+    direct    past the page cache, with O_DIRECT (DIO). Records read again in the next epoch come
               from storage again: for databases larger than the memory, and file systems whose
               page cache is slow
     memory    of all slots; iterations are read ahead until they fill it (COAL)
-    block     of one request, at most; records that lie next to each other are read at once (COAL)
+    block     of one request, at most; records that are next to each other are read at once (COAL)
     gap       between two records that is read along rather than skipped (COAL)
     parallel  requests in flight of one reader
-    stagger   readers that may read at the same time, each holding a token; None: all (STAG)
+    stagger   readers that can read at the same time, each holding a token; None: all (STAG)
 
     Raises UsageError for values that cannot be.
     """

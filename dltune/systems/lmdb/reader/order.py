@@ -1,4 +1,4 @@
-"""Which records come in which order: a circular sequence over the whole database, and which of
+"""The order of records: a circular sequence over the whole database, and which of
 its numbers are a rank's: strided sharding.
 
 Number s of the sequence is record s mod n, or, shuffled, place s mod n of the permutation of epoch
@@ -66,7 +66,7 @@ class Shuffled:
         known = self._epochs.get(epoch)
         if known is None:
             known = np.random.default_rng((self.seed, epoch)).permutation(self.records)
-            while len(self._epochs) >= 2:  # this epoch's and the one read ahead
+            while len(self._epochs) >= 2:  # this epoch's and the epoch read ahead
                 self._epochs.pop(next(iter(self._epochs)), None)
             self._epochs[epoch] = known
         return known

@@ -1,4 +1,4 @@
-"""Records coalesced into requests, and where each record then lies in memory."""
+"""Records coalesced into requests, and the place of each record in memory then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Layout:
 
 
 def layout(offsets: NDArray[np.uint64], sizes: NDArray[np.uint32], block: int, gap: int) -> Layout:
-    """Lay out records, in any order and some of them twice, as they lie in the file.
+    """Lay out records, in any order and some of them twice, as they are in the file.
 
     Records at most `gap` bytes apart share a span of memory; a span is read in requests of at most
     `block` bytes. Spans begin and end at pages, as direct I/O needs.

@@ -39,13 +39,13 @@ def write(section: IoPlan, path: Path) -> None:
 
 
 def use(section: IoPlan) -> None:
-    """What is planned for the readers of this process, whatever VARIABLE says."""
+    """Set the plan for the readers of this process, whatever VARIABLE says."""
     global _used
     _used = section
 
 
 def _file(path: Path) -> FilePlan | None:
-    """What the job's plan has for the data file at `path`; None for nothing."""
+    """Return the job's plan for the data file at `path`; None for nothing."""
     section, source = _used, os.environ.get(VARIABLE)
     if section is None and source:
         from dltune.systems.lmdb.section import IoPlan

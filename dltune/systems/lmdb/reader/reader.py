@@ -77,12 +77,12 @@ class Reader:
         options: Options | None = None,
     ) -> None:
         """`batch`: records of this rank in an iteration; `run`: in pieces of so many neighbours
-        (all of them unless told, 1 as Caffe). `first`: the iteration to begin with, to go on with a
+        (all of them by default, 1 as Caffe). `first`: the iteration to begin with, to go on with a
         training; `iterations`: how many, None without end. `rank` of `size`: instead of the
         launcher's. `options`: None takes them from the plan that the job runs with, if it has them.
 
         Raises UsageError for arguments and variables that cannot be. That the file cannot be read
-        is told with the first batch.
+        is reported with the first batch.
         """
         if first < 0 or (iterations is not None and iterations < 0):
             raise UsageError("first and iterations must be at least 0", remedy=None)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Records:
     """The records of a database as a sequence, in the order of keys.
 
-    `records[7]` is one, `records.read([3, 1, 3])` several, with as many requests in flight as
+    `records[7]` is a record, `records.read([3, 1, 3])` several, with as many requests in flight as
     `options.parallel` and neighbours read at once. PyTorch's DataLoader takes it as a data set, and
-    reads whole batches by `__getitems__`. May be used by several threads, forked and pickled.
+    reads whole batches by `__getitems__`. Can be used by several threads, forked and pickled.
     A writer may commit meanwhile: see `database.Database`.
     """
 

@@ -31,10 +31,10 @@ def dataset(path: Path | str, *, batch: int, **arguments: Any) -> tf.data.Datase
 
     `arguments` are those of `dltune.systems.lmdb.Reader`. Each iterator over the dataset opens a
     reader of its own and begins at its first iteration. Raises what `Reader` raises; what goes
-    wrong while reading comes as an error of TensorFlow's that tells it. The pipeline has a private
+    wrong while reading comes as an error of TensorFlow's that says so. The pipeline has a private
     thread pool, with a thread for each core unless its options say otherwise.
     """
-    Reader(path, batch=batch, **arguments).close()  # wrong arguments are told here
+    Reader(path, batch=batch, **arguments).close()  # wrong arguments are reported here
 
     def batches() -> Any:
         _let_memory_stay()

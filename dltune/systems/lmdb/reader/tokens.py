@@ -1,6 +1,6 @@
 """Staggering (STAG): a reader reads only while it holds one of n tokens.
 
-A token is a lock on one byte of a file beside the database, of the kind that belongs to an open
+A token is a lock on one byte of a file next to the database, of the kind that belongs to an open
 file (OFD locks): the kernel passes it on when its holder is done or dies. Reader r takes token
 r mod n, so that readers of neighbouring ranks, which read neighbouring parts of the file, read
 together (the thesis, chapter 5.2.4, which passes tokens by MPI messages and names locks as the more
@@ -27,7 +27,7 @@ class Tokens:
     """`count` tokens for the readers of the data file at `path`; `reader` is this one's number."""
 
     def __init__(self, path: Path, count: int, reader: int) -> None:
-        """Raises UsageError when the file beside it cannot be made."""
+        """Raises UsageError when the file next to it cannot be made."""
         self._byte = reader % count
         place = path.with_name(path.name + SUFFIX)
         try:

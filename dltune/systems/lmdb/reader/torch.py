@@ -33,7 +33,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
         super().__init__()
         self._arguments = {"batch": batch, "iterations": iterations, **arguments}
         self._path = path
-        Reader(path, **self._arguments).close()  # wrong arguments are told here
+        Reader(path, **self._arguments).close()  # wrong arguments are reported here
 
     def __len__(self) -> int:
         return int(self._arguments["iterations"])
