@@ -1,8 +1,8 @@
 """A step with further blocks between those that repeat.
 
-A copy is between two blocks. It reads from the block before and from the block behind in the way
-that each block reads from itself, and the nodes that all blocks read. Nodes that gather from all
-blocks gather from copies, too.
+A copy is between two blocks. From the block before and the block behind it reads the values that
+each block reads from its neighbours; it also reads the values that all blocks read. Nodes that
+gather from all blocks gather from copies, too.
 """
 
 from __future__ import annotations

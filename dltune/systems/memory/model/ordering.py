@@ -54,14 +54,14 @@ def _edges(
 
 
 def _late(graph: StepGraph, before: _Edges, order: Sequence[int]) -> list[int]:
-    """Run a node that takes memory just before the first that waits for it: the step drawn from its
-    end."""
+    """Return an order in which a node that takes memory runs just before the first that waits for
+    it: the step drawn from its end."""
     takes = _takes(graph, order)
     return _drawn(before, order[::-1], lambda node: takes[node] > 0)[::-1]
 
 
 def _early(graph: StepGraph, after: _Edges, order: Sequence[int]) -> list[int]:
-    """Run a node that frees memory as soon as it can."""
+    """Return an order in which a node that frees memory runs as soon as it can."""
     takes = _takes(graph, order)
     return _drawn(after, order, lambda node: takes[node] < 0)
 

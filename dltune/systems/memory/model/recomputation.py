@@ -117,8 +117,8 @@ class _Schedule:
         there.update(missing if segment.checkpoint in self.each_time else upto)
 
     def _run(self, node: int, segment: Segment | None) -> Step:
-        """Run a node: its inputs come back, and the checkpoint of the segment that is gone
-        through."""
+        """Return the node's step: its inputs come back, and the checkpoint of the segment that is
+        gone through."""
         wanted = set(self.reads[node])
         if segment is not None:
             wanted.update(self.outputs[segment.checkpoint])

@@ -141,8 +141,8 @@ class _Runs:
 
 
 def _retained(runs: _Runs, budget: int, variables: Sequence[tuple[int, int, int]]) -> None:
-    """Retain each tensor until it is read; all that is retained at once meets the budget.
-    `variables`: first runs from and to which bytes are held."""
+    """Add the constraints: a result that is read is retained until then, and all that is retained
+    at once meets the budget. `variables`: first runs from and to which bytes are held."""
     model, tensors = runs.model, runs.graph.tensors
     alias, producer, bytes = (
         tensors.alias.tolist(),

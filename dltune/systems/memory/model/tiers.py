@@ -1,6 +1,6 @@
 """Tiers of memory: one that ops compute in, and others that hold tensors without room there
-(SuperNeurons' unified tensor pool, Fig. 7). Copies in and out are done by engines in addition to
-the cores."""
+(SuperNeurons' unified tensor pool, Fig. 7). Copies in and out are done by engines separate from the
+cores."""
 
 from __future__ import annotations
 
