@@ -6,6 +6,7 @@ several fields that belong together.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import types
@@ -32,8 +33,6 @@ from dltune.schemas import (
     roofs,
     tune,
 )
-from dltune.systems.parallelism.schemas import operator_times, operators, topology
-from dltune.systems.ranks.schemas import horovod
 from pages.markdown import block, bullet, code, escaped, paragraph, paragraphs, sentence
 
 Struct = type[msgspec.Struct]
@@ -81,17 +80,29 @@ def documents() -> tuple[Page, ...]:
         Page("Bench", bench.SCHEMA, bench.Bench, bench),
         Page("Tune", tune.SCHEMA, tune.Tune, tune),
         Page("Io", io.SCHEMA, io.Io, io),
-        Page("Horovod", horovod.SCHEMA, horovod.Horovod, horovod),
         Page("Gate", gate.RESULT_SCHEMA, gate.Result, gate),
         Page("Gate baseline", gate.BASELINE_SCHEMA, gate.Baseline, gate),
         Page("Gate history", history.SCHEMA, history.Entry, history),
         Page("Machine", machine.SCHEMA, machine.Machine, machine),
         Page("Roofs", roofs.SCHEMA, roofs.Roofs, roofs),
         Page("Graph", graph.SCHEMA, graph.Graph, graph),
-        Page("Operators", operators.SCHEMA, operators.Operators, operators),
-        Page("Operator times", operator_times.SCHEMA, operator_times.OperatorTimes, operator_times),
-        Page("Topology", topology.SCHEMA, topology.Topology, topology),
+        *_of_systems(),
     )
+
+
+def _of_systems() -> Iterator[Page]:
+    for system in extensions.own():
+        for name, kind in system.documents.items() if system.name != "core" else ():
+            module = importlib.import_module(kind.load.partition(":")[0])
+            (root,) = (
+                struct
+                for struct in vars(module).values()
+                if isinstance(struct, type)
+                and issubclass(struct, msgspec.Struct)
+                and "schema" in struct.__struct_fields__
+            )
+            title = name.removeprefix("dltune.").replace("-", " ").capitalize()
+            yield Page(title, module.SCHEMA, root, module)
 
 
 def pages() -> dict[str, str]:
