@@ -1,7 +1,7 @@
 """Reading of training data from LMDB files: measured, explained and planned.
 
-What training jobs import is here: `Reader`, `Records`, `ReadAhead`, `Options`, `Index`. Each is
-loaded when it is first asked for, so that dltune's own start does not wait for them.
+Training jobs import these names from here: `Reader`, `Records`, `ReadAhead`, `Options`, `Index`.
+Each is loaded when it is first asked for, so that dltune's own start does not wait for them.
 """
 
 from __future__ import annotations

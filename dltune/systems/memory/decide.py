@@ -82,10 +82,10 @@ def decide(
 ) -> Planned:
     """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
     time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. `tier`: where results may leave to meanwhile. `bounded`: with the bound; `solve`:
+    has room for. `tier`: where results can leave to meanwhile. `bounded`: with the bound; `solve`:
     and, for so many seconds, a better selection under the budget: both need ortools, and hold where
-    nothing leaves. Raises UsageError when the budget cannot be met, or the profile lacks
-    the necessary data."""
+    nothing leaves. Raises UsageError when the budget cannot be met, or the profile lacks the
+    necessary data."""
     called = None if largest_batch or tier else _called(profile)
     step, given, live = (None, called.step, called.live) if called else plannable(profile)
     batch = None
@@ -245,7 +245,8 @@ def within(orders: Sequence[MeasuredStep], budget: int, live: int) -> _Chosen:
 
 
 def _offloaded(offloader: Offloader, budget: int, live: int) -> Offloading:
-    """The one that takes the least time, of several that compute more or less again."""
+    """Return the offloading that takes the least time, of several that compute more or less
+    again."""
     room, found = budget - live, offloader.found
     chosen = [_counted(found, _select(found, sys.maxsize))]
     for part in range(MIXES):
@@ -290,7 +291,8 @@ def _smallest(found: MeasuredStep) -> Selection:
 
 
 def _slower(found: MeasuredStep, seconds: float) -> Selection:
-    """The one of the lowest peak that adds no more than these, by halving the budgets between."""
+    """Return the selection of the lowest peak that adds no more than these, by halving the budgets
+    between."""
     low = _smallest(found)
     if low.seconds <= seconds:
         return low

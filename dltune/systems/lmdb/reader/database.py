@@ -29,7 +29,7 @@ class Database:
     """The records of one database, by the positions they have when it is opened.
 
     `index` is that of the snapshot read now. As long as LMDB cannot have written over its pages,
-    that is the one of the beginning. After that it is the newest: a position then means the record
+    that is the first snapshot's. After that it is the newest: a position then means the record
     with the same key (and the same place among its duplicates), or, where that has been deleted,
     the next one in key order. So every position stays readable and each value is one that was
     committed under its key. `overtaken` counts the changes of snapshot.

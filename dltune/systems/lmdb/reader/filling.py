@@ -1,8 +1,8 @@
 """Iterations read ahead into slots of memory that the ranks of a node share (COAL, DIO, PROV).
 
 A slot holds the records of consecutive iterations, of all the node's ranks, as they are in the
-file: adjacent data is read by one request. Behind them is a table of `ENTRY` rows: for
-each rank, each iteration and each of its records, where value and key are.
+file: adjacent data is read by one request. Behind them is a table of `ENTRY` rows: for each rank,
+each iteration and each of its records, where value and key are.
 """
 
 from __future__ import annotations

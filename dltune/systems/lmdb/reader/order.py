@@ -1,5 +1,5 @@
-"""The order of records: a circular sequence over the whole database, and which of
-its numbers are a rank's: strided sharding.
+"""The order of records: a circular sequence over the whole database, and which of its numbers are a
+rank's: strided sharding.
 
 Number s of the sequence is record s mod n, or, shuffled, place s mod n of the permutation of epoch
 s div n. LMDB's readers go on with the first record after the last one, so that a block of records

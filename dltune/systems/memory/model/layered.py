@@ -2,7 +2,7 @@
 along the same one, with the tensors that cuDNN's layers read and write.
 
 Gradients of rectifiers, normalisation across channels and softmax overwrite what they read, so
-that of a sum for its first branch; all others have memory of their own. Parameters and workspaces
+that of a sum for its first branch; all others have separate memory. Parameters and workspaces
 are not counted. With these rules come out the figures of the paper's section 4.1.1.
 """
 

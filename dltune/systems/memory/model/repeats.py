@@ -1,10 +1,10 @@
 """Blocks of a step that are alike and feed each other, such as the layers of a transformer: each
 with its part of the forward pass, of the backward pass and of the update of variables.
 
-Ours. Names prove nothing, and graph rewriters change the order of what is added or
-multiplied. A block is shifted onto the next one node by node from a pair of ops on, that first
-which surroundings tell apart best (colour refinement of Weisfeiler and Leman, seeded matching as
-of Yartseva and Grossglauser); what does not go on alike from block to block is taken out again.
+Ours. Names prove nothing, and graph rewriters change the order of terms and factors. A block is
+shifted onto the next block node by node, starting from a pair of ops: first those whose
+surroundings distinguish them best (colour refinement of Weisfeiler and Leman, seeded matching as of
+Yartseva and Grossglauser). Nodes that do not go on alike from block to block are taken out again.
 """
 
 from __future__ import annotations
