@@ -1,1 +1,1 @@
-"""What every part stands on: errors with remedies, safe text, tables, versioned files."""
+"""Base of every part: errors with remedies, safe text, tables, versioned files."""

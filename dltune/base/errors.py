@@ -1,4 +1,4 @@
-"""Every error that dltune tells a person.
+"""Every error that dltune reports to a person.
 
     DltuneError            exit code 1
     ├── UsageError         exit code 2: wrong input or wrong use

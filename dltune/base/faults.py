@@ -1,4 +1,4 @@
-"""What is wrong with a field, in one form: "settings.intra must be at least 1, got 0"."""
+"""Faults of a field, in one form: "settings.intra must be at least 1, got 0"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bound:
-    """What a value has to be: `words` follow "must be", `holds` is whether a value is so."""
+    """Condition on a value: `words` follow "must be", `holds` returns True if a value meets it."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -33,7 +33,7 @@ class Bound:
         ]
 
     def of(self, here: str, struct: msgspec.Struct | None, *fields: str) -> list[str]:
-        """As `faults`, for these fields of what is found at the path `here` ("": the document).
+        """Return `faults` of these fields of the struct at the path `here` ("": the document).
         A field that is None holds no value, nor does any field where the struct is left out."""
         found: list[str] = []
         for field in fields if struct is not None else ():
@@ -72,7 +72,7 @@ def index(size: int, of: str) -> Bound:
 
 
 def one_of(known: Container[Any], names: str) -> Bound:
-    """Among those `known`, which `names` tells: "one of the settings"."""
+    """Bound to the `known` values, which `names` describes: "one of the settings"."""
     return Bound(f"one of {names}", known.__contains__)
 
 
@@ -126,7 +126,7 @@ def refuse(
 
 
 def path(here: str, field: str) -> str:
-    """Of a field of what is found at the path `here` ("": the document)."""
+    """Path of a field of the struct at the path `here` ("": the document)."""
     return f"{here}.{field}" if here else field
 
 

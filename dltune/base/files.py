@@ -2,7 +2,7 @@
 
 A document is JSON with a `schema` field ("dltune.profile/1": kind and version) first, gzipped when
 its name ends in `.gz`. Reading reports every fault with its path; nothing is used before all is
-checked. Writing goes through a file beside the target, so a reader never sees half a document.
+checked. Writing goes through a file next to the target, so a reader never sees half a document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 
 
-# bytes, also of what a compressed file holds
+# bytes, also of a compressed file's content
 LONGEST = 1 << 30
 _GZIP, _PART = b"\x1f\x8b", 1 << 24
 # a decoder's sentence, and a plainer one
@@ -61,10 +61,10 @@ def read(
     """The document at `path`, decoded as `kind` and found without fault by `check`.
 
     `check` returns one sentence per fault, each beginning with the path of the faulty field.
-    `older`: by version, what makes a document of that version one of the next. A document that was
-    made so keeps the `digest` of what the file holds; `kind` must have room for it (`dict=True`).
-    Raises UsageError when the file cannot be read, is another kind of file, is of a newer schema,
-    or has faults; the message lists them all.
+    `older`: by version, the conversion of a document of that version to the next version. A
+    document that was converted keeps the `digest` of the file's content; `kind` must have room for
+    it (`dict=True`). Raises UsageError when the file cannot be read, is another kind of file, is of
+    a newer schema, or has faults; the message lists them all.
     """
     return decode(content(path), kind, schema, check, str(path), older)
 
@@ -92,7 +92,7 @@ def decode(
     source: str,
     older: Mapping[int, Step] = MappingProxyType({}),
 ) -> T:
-    """As `read`, from bytes; `source` stands for the file in messages."""
+    """Return the document as `read` does, from bytes; `source` names the file in messages."""
     name, _, version = schema.rpartition("/")
     found = _schema(data, f"a {name} file", source)
     found_name, _, found_version = found.rpartition("/")
@@ -162,7 +162,7 @@ def located(error: Exception) -> str:
 
 
 def now() -> str:
-    """This moment, as a document's `created` tells it."""
+    """This moment, in the form of a document's `created`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -174,12 +174,12 @@ def digest(document: msgspec.Struct) -> str:
 
 
 def digest_of(content: object) -> str:
-    """SHA-256 of what is encoded as JSON."""
+    """SHA-256 of the content, encoded as JSON."""
     return hashlib.sha256(encode(content)).hexdigest()
 
 
 def encode(content: object) -> bytes:
-    """As JSON. What is no UTF-8 in it, as names of files of old are not, is written as `?`."""
+    """Encode as JSON. Text that is not UTF-8, such as old file names, is written as `?`."""
     try:
         return msgspec.json.encode(content)
     except UnicodeEncodeError:
@@ -195,10 +195,10 @@ def _in_utf8(value: Any) -> Any:
 
 
 def content(path: Path) -> bytes:
-    """What is in the file, unpacked if it is gzipped. Raises UsageError, also for more than
+    """Content of the file, unpacked if it is gzipped. Raises UsageError, also for more than
     `LONGEST`."""
     try:
-        with open(path, "rb") as file:  # once: it may be a pipe
+        with open(path, "rb") as file:  # once: it can be a pipe
             packed = file.peek(len(_GZIP)).startswith(_GZIP)
             source = gzip.GzipFile(fileobj=file) if packed else file
             data = bytearray()
@@ -218,7 +218,7 @@ def content(path: Path) -> bytes:
 class Output:
     """A file to be written, claimed before the work begins.
 
-    Made by `claim`. `write` may be called again and again (each time atomically replaces what this
+    Made by `claim`. `write` can be called again and again (each time atomically replaces what this
     output wrote before), so that work cut short leaves its last state.
     """
 
@@ -258,7 +258,7 @@ class Output:
 
 
 def _reserve(beside: Path, path: Path) -> None:
-    """Raises FileExistsError. With what is written already, where there are hard links."""
+    """Raises FileExistsError. With the content written already, where there are hard links."""
     try:
         os.link(beside, path)
     except FileExistsError:

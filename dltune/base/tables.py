@@ -19,14 +19,14 @@ class Column:
 
 
 def columns(*heads: str) -> tuple[Column, ...]:
-    """Of the heads: ">" before one aligns to the right, "+" before all keeps it for a page."""
+    """Columns of the heads: ">" before a head aligns right, "+" before all keeps it for a page."""
     return tuple(Column(head.lstrip("+>"), ">" in head[:2], head[:1] == "+") for head in heads)
 
 
 @dataclass(frozen=True)
 class Key:
     """The long name of an op, a tensor or a file. A terminal gives it the width that the other
-    columns leave, and cuts it at its end, or at its beginning where it is the `end` that tells."""
+    columns leave, and cuts it at its end, or at its beginning where the `end` identifies it."""
 
     text: str
     end: bool = False
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """A share between 0 and 1 that a page draws, and a terminal leaves to the figure beside it."""
+    """A share between 0 and 1 that a page draws, and a terminal leaves to the figure next to it."""
 
     share: float
     chosen: bool = False
@@ -80,7 +80,7 @@ class Ratio:
 @dataclass(frozen=True)
 class Ratios:
     """A picture of ratios around 1, one below the other, which a page draws; on a terminal a table
-    says the same. `left`, `right`: what it is to lie on that side of 1."""
+    says the same. `left`, `right`: the meaning of that side of 1."""
 
     rows: Sequence[Ratio]
     left: str
@@ -107,8 +107,8 @@ class Course:
 
 @dataclass(frozen=True)
 class Tile:
-    """A rectangle cut into rows of parts. Each part tells its colours: several where it is there
-    several times. `text`: what is said of it."""
+    """A rectangle cut into rows of parts. Each part lists its colours: several where it is there
+    several times. `text`: its description."""
 
     name: str
     text: str
@@ -117,8 +117,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A picture of what is divided, which a page draws; on a terminal a table says the same.
-    `colours`: what each stands for."""
+    """A picture of a divided whole, which a page draws; on a terminal a table says the same.
+    `colours`: the meaning of each."""
 
     title: str
     colours: Sequence[str]

@@ -1,4 +1,4 @@
-"""Names and messages come from other people's code: what of them may reach a terminal or a file."""
+"""Make names and messages from other people's code safe for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def visible(text: str, longest: int = LONGEST) -> str:
     """`text` on one line, in characters that can be seen and written in order.
 
     Controls, direction marks and other formats, separators but the space, halves of surrogate
-    pairs and unassigned characters become escapes; what is longer than `longest` loses its middle.
+    pairs and unassigned characters become escapes; a text longer than `longest` loses its middle.
     """
     if len(text) > longest:
         head = longest * 2 // 3

@@ -19,7 +19,7 @@ def some(names: Sequence[str], most: int) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes: "812 B", "64 KiB", "1.5 GiB"; "?" for what is not known."""
+    """Bytes: "812 B", "64 KiB", "1.5 GiB"; "?" for an unknown size."""
     if value is None:
         return "?"
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):

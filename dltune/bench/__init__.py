@@ -1,1 +1,1 @@
-"""Comparing settings of one job that take turns, and keeping what was measured."""
+"""Comparing settings of one job that take turns, and keeping the measurements."""

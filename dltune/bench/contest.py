@@ -38,11 +38,11 @@ class Progress:
 class Contest:
     """Drives the jobs of all settings. `run` blocks until all rounds are over or a job ends.
 
-    `seconds`: about how long a turn is; `patience`: for how long a job that has not come to a step
-    may tell nothing. `enough`: seconds that all rounds may take; where they would take longer there
-    are fewer of them, but not fewer than `LEAST_ROUNDS`. `keep` is called after each round. `watch`
-    is called before a round; what it gives tells, after it, whether it is to be taken again.
-    `culprit`: the job that ended too early; `hung`: what is to be said of one that hung instead.
+    `seconds`: about how long a turn is; `patience`: seconds for which a job can send no message
+    before its first step. `enough`: most seconds of all rounds; if they would take longer, there
+    are fewer rounds, but at least `LEAST_ROUNDS`. `keep` is called after each round. `watch` is
+    called before a round; its result returns True after the round to take it again. `culprit`: the
+    job that ended too early; `hung`: the error of a job that hung instead.
     """
 
     runners: Sequence[Runner]
@@ -70,7 +70,7 @@ class Contest:
         """
         self._start()
         first = {runner: self._first_turn(runner) for runner in self.runners}
-        # what a turn costs once is a like part of each one's steps
+        # the fixed cost of a turn is an equal share of each job's steps
         share = min(allotment.share for allotment in first.values())
         allotments = {runner: first[runner].shortened(share) for runner in self.runners}
         whole = sum(a.seconds for a in allotments.values())
@@ -94,7 +94,7 @@ class Contest:
                     self._hangs(error, number)
                     return
             for runner in self.runners:
-                runner.listen(0)  # what a standing job's other processes have to tell
+                runner.listen(0)  # messages of a waiting job's other processes
             if spoilt():
                 for turns in self.turns.values():
                     turns[:] = [turn for turn in turns if turn.round < number]
@@ -110,7 +110,7 @@ class Contest:
         return [*self.runners[first:], *self.runners[:first]]
 
     def _start(self) -> None:
-        """Wait until all jobs stand before their first step."""
+        """Wait until all jobs wait before their first step."""
         while waited := [runner for runner in self.runners if not runner.standing]:
             ready = len(self.runners) - len(waited)
             phase = f"waiting for the first steps of the jobs, {ready} of {len(self.runners)} ready"

@@ -1,4 +1,4 @@
-"""Put together the bench document from what the settings took in their turns."""
+"""Put together the bench document from the settings' times in their turns."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def summary(
     one_core: Mapping[int, float],
     cores: int,
 ) -> doc.Summary | None:
-    """What the turns come to; None when there are none.
+    """Summary of the turns; None when there are none.
 
     `mine`, `reference` and `one_core` map a round to the median step of that round in seconds; only
     rounds in which both took part are compared.

@@ -25,7 +25,7 @@ def compete(
     """Start the command once for each setting, run the contest, end all jobs.
 
     What the jobs write goes to stderr when `verbose`; else it is kept aside, and the last lines of
-    a job that died are said. Raises as `Contest.run`, and UsageError when the command cannot be
+    a job that died are shown. Raises as `Contest.run`, and UsageError when the command cannot be
     started.
     """
     with all_ended() as stack:

@@ -37,7 +37,7 @@ class Runner(StepBarrier):
         plan: Plan,
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
     ) -> None:
-        """`heard` is told each execution of the process that leads."""
+        """`heard` is called with each execution of the process that leads."""
         around = plan.of(SettingsPlan)
         chosen = around.chosen if around else ()
         as_planned = not chosen or (setting.name == "plan" and not for_any_graph(plan))
@@ -70,7 +70,7 @@ class Runner(StepBarrier):
         return {**self.settings.answer(python), "plugin": True, **own}
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a process: the setting, and to stop before the first step, or to tell of
+        """First orders of a process: the setting, and to stop before the first step, or to report
         every graph until the steps are found."""
         self.sightings.records[process.pid] = Record(process.hello)
         part, rank = self._shares.of(process.pid)
@@ -86,7 +86,7 @@ class Runner(StepBarrier):
         return [*first, *setting.pools(), *orders.lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `StepBarrier.take`; where an execution runs several steps, of these."""
+        """Take a turn as `StepBarrier.take` does; if an execution runs several steps, of these."""
         self._efficiencies()
         taken = super().take(executions, idle)
         taken = dataclasses.replace(taken, scheduling=self._efficiencies())
@@ -104,7 +104,7 @@ class Runner(StepBarrier):
 
     @property
     def faults(self) -> Iterator[str]:
-        """What the job did not take on of its setting, sentences."""
+        """Yield the parts of its setting that the job did not adopt, sentences."""
         yield from self.settings.faults
         for section in self._sections:
             yield from section.faults(self.sightings.records.values())
@@ -128,7 +128,7 @@ class Runner(StepBarrier):
         )
 
     def why_not(self) -> DltuneError:
-        """The error that tells why the job has not come to a step of the plan."""
+        """The error with the reason why the job has not come to a step of the plan."""
         graphs = [g for record in self.sightings.records.values() for g in record.graphs.values()]
         elsewhere = any(g.xla or "GPU" in g.device or "TPU" in g.device for g in graphs)
         finding = self._finder is not None

@@ -21,7 +21,7 @@ from dltune.simulate.workload import uniform
 AS_FOUND, RECOMMENDED, ONE_CORE = "as-found", "recommended", "1core"
 NAMED = (AS_FOUND, "default", RECOMMENDED, "uniform", "plan", ONE_CORE)
 EXPLICIT = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
-# TensorFlow starts as many threads as it is told: more than this is a slip of the pen
+# TensorFlow starts as many threads as requested: more than this is a slip of the pen
 MOST_THREADS = 1024
 
 
@@ -29,10 +29,11 @@ MOST_THREADS = 1024
 class Setting:
     """One way to run the job.
 
-    `uniform`: TensorFlow's own settings (None: as the script has them). `cpus`: what the job is
-    confined to, all ranks of it alike (None: nothing). `shared`: whether each of several ranks gets
-    its own part of the cores. `orders`: what every execution of a step obeys. `predicted`:
-    seconds of a step in the plan, None where it has none. `applied`: settings around the ops.
+    `uniform`: TensorFlow's own settings (None: as the script has them). `cpus`: the cores to
+    which the job is confined, the same for all its ranks (None: not confined). `shared`: True if
+    each of several ranks gets its own part of the cores. `orders`: obeyed by every execution of a
+    step. `predicted`: seconds of a step in the plan, None where it has none. `applied`: settings
+    around the ops.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Setting:
 
 
 def usual(plan: Plan) -> tuple[str, ...]:
-    """What is measured when nobody says."""
+    """Names of the settings that are measured by default."""
     if plan.of(Threads):
         return ("default", RECOMMENDED, "uniform", "plan")
     if plan.of(SettingsPlan):
@@ -70,7 +71,7 @@ def settings(
     """The settings of these names: those of NAMED, or AxB for intra-op A and inter-op B.
 
     `applied`: the plan's settings around the ops, under which only the plan itself runs.
-    Raises UsageError when a name is unknown or there twice, when the plan lacks what it stands for,
+    Raises UsageError when a name is unknown or there twice, when the plan lacks its section,
     and when the plan is for another machine.
     """
     require_machine(plan, machine)
@@ -85,7 +86,7 @@ def settings(
     made = [_setting(name, plan, machine) for name in names]
     if not applied.choices:
         return made
-    return [  # what the plan predicts of others is of the graph as its own settings make it
+    return [  # the plan predicts others for the graph as its own settings make it
         dataclasses.replace(setting, applied=applied)
         if setting.name == "plan"
         else dataclasses.replace(setting, predicted=None)
@@ -96,8 +97,9 @@ def settings(
 def on_part(setting: Setting, plan: Plan, part: Machine) -> Setting:
     """The setting for a rank that has only `part` of the machine, as `dltune run` would cut it.
 
-    What a script or a person's pair asks for stays; what follows from the cores follows from the
-    rank's. The plan's predictions are of one process on the whole machine: here they do not hold.
+    Values that a script or a person's pair asks for stay; values that follow from the cores follow
+    from the rank's. The plan's predictions are of one process on the whole machine: here they do
+    not hold.
     """
     found = _setting(setting.name, plan, part)
     if setting.name == "uniform" and found.uniform:
@@ -119,7 +121,7 @@ def _setting(name: str, plan: Plan, machine: Machine) -> Setting:
 
 
 def _orders(plan: Plan) -> Orders:
-    """Return what the steps obey under every setting."""
+    """Return the orders that the steps obey under every setting."""
     recorded = any(one.records_ops for one in observers(plan, in_force=False).values())
     return Orders(1, targets=plan.signatures, barrier=True, events=recorded)
 

@@ -1,4 +1,4 @@
-"""The tables of a bench: measured beside predicted, and what it cost."""
+"""The tables of a bench: measured and predicted times, and the cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dltune.bench.settings import AS_FOUND
 from dltune.schemas.bench import Bench, Setting
 
 NONE = "-"
-# of a step: a difference in page faults that takes as much is told
+# share of a step: a difference in page faults that takes as much is reported
 CHANCE = 0.01
 
 
@@ -109,9 +109,9 @@ def speed_up(setting: Setting, bench: Bench) -> str:
 
 
 def by_chance(bench: Bench) -> Iterator[str]:
-    """What settings differ by because the memory of their jobs lies otherwise: an allocator that
-    gives back to the system what it takes again in the next step does so in one process and not in
-    another. A sentence for each that differs so from the reference."""
+    """Yield differences of settings caused by the memory layout of their jobs: an allocator that
+    returns memory to the system and takes it again in the next step does so in one process and not
+    in another. A sentence for each that differs so from the reference."""
     reference = next(s for s in bench.settings if s.name == bench.reference)
     if (usual := _faults(reference)) is None:
         return

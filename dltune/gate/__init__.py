@@ -1,1 +1,1 @@
-"""Holding limits: what was measured of two checkouts, or against a baseline, and the verdict."""
+"""Holding limits: the measurement of two checkouts, or against a baseline, and the verdict."""

@@ -1,4 +1,4 @@
-"""What was measured now against what was measured before: baselines and pyperf files."""
+"""Comparison of this measurement with an earlier measurement: baselines and pyperf files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dltune.schemas.machine import Machine
 
 @dataclass(frozen=True)
 class Before:
-    """A measurement in a file. `machine` is None where the file does not tell."""
+    """A measurement in a file. `machine` is None where the file does not name it."""
 
     title: str
     commit: str | None
@@ -52,8 +52,8 @@ def load(path: Path) -> Before:
 def require_machine(
     before: Before, here: Machine, *, other: bool, whose: str = "this one"
 ) -> str | None:
-    """A note where the machines differ and that was asked for; `whose`: what tells of the second.
-    Raises UsageError where it was not: times of two machines tell nothing of the code."""
+    """A note where the machines differ and that was asked for; `whose`: the source of the second.
+    Raises UsageError where it was not: times of two machines do not compare the code."""
     if before.machine is None or before.machine.fingerprint == here.fingerprint:
         return None
     there = f"{before.machine.name}, {len(before.machine.cores)} cores"
@@ -67,7 +67,7 @@ def require_machine(
 
 
 def require_enough(before: Before, metric: str, confidence: float) -> None:
-    """Raises UsageError when a baseline lacks what a ratio of the metric is decided by."""
+    """Raises UsageError when a baseline lacks the values that decide a ratio of the metric."""
     values = before.values.get(metric)
     if values is None:
         why = before.missing.get(metric, "it was recorded without this metric")

@@ -1,11 +1,10 @@
-"""What would differ by chance between two processes of the same code, and is made alike for both
-sides of a round.
+"""Chance differences between two processes of the same code, made alike for both sides of a round.
 
-Only what no change of the code can mean is made alike, unless the configuration asks for an
-allocator: one that keeps what is freed hides page faults. Where memory lies is sampled, not frozen:
-the kernel draws addresses anew at each start, so that no side has one layout, good or bad, for all
-its rounds, and a harmless edit that moves something is not slower for ever. Paths and variables of
-the two checkouts have the same lengths, since the stack begins behind them
+Only properties that no change of the code can mean are made alike, unless the configuration asks
+for an allocator: an allocator that keeps freed memory hides page faults. The place of memory is
+sampled, not frozen: the kernel draws new addresses at each start, so that no side has one layout,
+good or bad, for all its rounds, and a harmless edit that moves something is not slower for ever.
+Paths and variables of the two checkouts have the same lengths, since the stack begins behind them
 (docs/explanation/decisions/gate-launches.md).
 """
 
@@ -34,11 +33,11 @@ _OF_MEMORY = {"steps": ("page_faults",), "whole": ("page_faults", "peak_bytes")}
 def alike(
     config: Config, kind: Kind, limits: Sequence[Limit], machine: Machine, sides: Sequence[Side]
 ) -> tuple[Callable[[], dict[str, str]], list[str]]:
-    """What gives the variables that both sides of the next round have beside their own; and what is
-    to be told of it, sentences. One side alone is measured as it is: its baseline must hold for
+    """Return a function that gives both sides' additional variables for the next round, and notes
+    about it, sentences. One side alone is measured as it is: its baseline must hold for
     whoever is compared with it.
 
-    Raises UsageError when the allocator that the configuration names cannot be had.
+    Raises UsageError when the allocator that the configuration names is not available.
     """
     if len(sides) < 2:
         return dict, []

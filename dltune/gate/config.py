@@ -78,8 +78,8 @@ class Config:
 
     @property
     def tolerated(self) -> float:
-        """What is undecided passes where it is known to be above the base, or above the limit of a
-        value, by no more than this share."""
+        """Share above the base, or above the limit of a value, up to which an undecided limit
+        passes."""
         below = _BELOW.fullmatch(self.undecided)
         if below:
             return float(below[1]) / 100
@@ -133,7 +133,7 @@ def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
 def _values(
     table: Mapping[str, object], known: Mapping[str, Bound], prefix: str, faults: list[str]
 ) -> dict[str, Any]:
-    """The values that are as they have to be; what is wrong with the others goes to `faults`."""
+    """Return the valid values; the faults of the others go to `faults`."""
     values: dict[str, Any] = {}
     for key, value in table.items():
         here = f"{prefix}{visible(key)}"

@@ -1,9 +1,9 @@
 """Turns in which the machine was kept from both sides.
 
-What the hypervisor takes is no change's doing (but where a machine has credits for CPU time): such
-turns are taken again, those of both sides together, so that the turns that are kept tell as much of
-one as of the other. A CPU quota or a lack of memory may be the change's own doing: that is told,
-and counts.
+CPU time that the hypervisor takes is no change's doing (except where a machine has credits for CPU
+time). Such turns are taken again, those of both sides together, so that the kept turns show as much
+of one side as of the other. A CPU quota or a lack of memory can be the change's own doing: it is
+reported, and counts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dltune.watch.files.pressure import PressureWatch
 
 # of the CPUs' time in a turn, or of the time for what waited for memory
 SHARE = 0.05
-# turns taken again beside those that count; a machine that is always so is measured as it is
+# most turns taken again, per turn that counts; a machine that is always so is measured as it is
 MOST = 0.5
 
 
 class Disturbance:
-    """Looks at the machine from turn to turn. `again`: turns of both sides that were taken again;
+    """Check of the machine from turn to turn. `again`: turns of both sides that were taken again;
     `kept`: those that count. `during` counts, of these, those in which something was in the way."""
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class Disturbance:
         self.during: Counter[str] = Counter()
 
     def turn(self) -> Callable[[], bool]:
-        """Both sides' turns begin; what this gives tells, once they are over, whether they are to
-        be taken again."""
+        """Begin both sides' turns. The returned function returns True, once they are over, if they
+        must be taken again."""
         since, before, standing = time.monotonic(), stolen(), cgroups.throttled(os.getpid())
         pressure = PressureWatch(os.getpid())
 
@@ -58,7 +58,7 @@ class Disturbance:
 
     @property
     def notes(self) -> list[str]:
-        """What to tell of it, sentences."""
+        """Return notes about it, sentences."""
         turns = f"{self.again} pair{'s' * (self.again > 1)} of turns"
         again = f"{turns} repeated because the hypervisor gave CPU time to other machines"
         told = [again] if self.again else []

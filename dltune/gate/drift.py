@@ -1,9 +1,9 @@
 """A slow drift: gates of which none fails, and that lean one way all the same.
 
 Where nothing changed, base and head of a round could be exchanged. So, given how far their log
-ratios lie from 0, the signs are fair coins, whatever the machine did. A gate's evidence is what a
+ratios are from 0, the signs are fair coins, whatever the machine did. A gate's evidence is what a
 bet on these coins (dltune.stats.anytime) makes of 1; where nothing changed that is 1 on average.
-The products of the gates' evidence, summed over all gates at which a drift may have begun, are an
+The products of the gates' evidence, summed over all gates at which a drift can have begun, are an
 e-detector (Shiryaev and Roberts; Shin, Ramdas and Rinaldo, E-detectors, 2022): within n gates
 without a drift it reaches `ALARMS` with a chance of n / ALARMS at most.
 """
@@ -29,17 +29,17 @@ BETS = (4.0, *BOLDNESS)
 
 @dataclass
 class _Course:
-    """Of one metric: the gates since the last alarm, with their evidence for each of `BETS`."""
+    """A metric's course: the gates since the last alarm, with their evidence for each of `BETS`."""
 
     gates: list[tuple[Entry, Point, tuple[float, ...]]] = field(default_factory=list)
     detectors: list[float] = field(default_factory=lambda: [0.0] * len(BETS))
 
 
 def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
-    """Of each gate, oldest first, a failed verdict for each metric of which it makes a drift
-    evident; the verdict's `rounds` are gates. After an alarm the count begins anew.
+    """Return for each gate, oldest first, a failed verdict for each metric whose drift it makes
+    evident; the verdict's `rounds` are gates. After an alarm the count begins again.
 
-    Only rounds that were measured in pairs count, and no gate that failed, since that was told.
+    Only rounds that were measured in pairs count, and no gate that failed, since that was reported.
     `entries` are a chain.
     """
     told = []
@@ -64,9 +64,9 @@ def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
 
 
 def chain(entries: Sequence[Entry]) -> list[Entry]:
-    """Of gates, the last one and those whose changes it stands on, oldest first: each one's head is
-    the next one's base. A change that was gated again and again, as a branch is that grows, is not
-    taken for as many; gates that ran beside each other may stand in any order."""
+    """Return the last gate and the gates whose changes it builds on, oldest first: each head is
+    the base of the next gate. A change that was gated again and again, as a growing branch is,
+    is not taken for as many; gates that ran at the same time can come in any order."""
     found = [entries[-1]]
     by_head = {entry.head: entry for entry in entries[:-1] if entry.head != entry.base}
     while before := by_head.pop(found[-1].base, None):

@@ -46,12 +46,12 @@ def limit(verdict: Verdict) -> str:
 
 
 def limited(verdict: Verdict) -> str:
-    """What the limit is of."""
+    """Name of the limited quantity."""
     return f"drift of {verdict.metric}" if verdict.over == "drift" else verdict.metric
 
 
 def cells(verdict: Verdict) -> tuple[str, ...]:
-    """What stands under `COLUMNS`."""
+    """Cells under `COLUMNS`."""
     return (
         quantity(verdict.base, verdict.unit),
         quantity(verdict.head, verdict.unit),
@@ -63,7 +63,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def table(result: Result) -> Table:
-    """Of each limit: what was measured, and what that means."""
+    """Table of the limits: the measured values, and their meaning."""
     heads = ("metric", *(f">{column}" for column in COLUMNS), "verdict", "+why")
     return Table(
         f"limits of {result.head.name} against {result.base.name} ({result.seconds:.0f} s, "
@@ -76,7 +76,7 @@ def table(result: Result) -> Table:
 
 
 def where(result: Result) -> Table | None:
-    """What got slower; None where nothing was looked for or found."""
+    """Table of the slower parts; None if none was searched for or found."""
     if not result.slower:
         return None
     of = "a step" if result.kind == "steps" else "the command"
@@ -100,7 +100,7 @@ def where(result: Result) -> Table | None:
 
 
 def undecided(verdict: Verdict) -> str:
-    """Why it is, how much is excluded all the same, and what it would take to decide it."""
+    """Reason for being undecided, the excluded change, and the rounds needed to decide."""
     told = [verdict.why]
     if (most := excluded(verdict)) is not None:
         above = "the base" if verdict.over == "ratio" else "the limit"
@@ -114,7 +114,7 @@ def undecided(verdict: Verdict) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """One line: what was measured beside the limit, and what that means."""
+    """Line with the measured value, the limit, and the meaning."""
     if verdict.over == "drift" or (verdict.median is None and verdict.rounds == 0):
         return f"{verdict.metric}: {verdict.why}"
     what = "ratio to the base" if verdict.over == "ratio" else "value"

@@ -102,7 +102,7 @@ def junit(result: Result) -> bytes:
 
 
 def markdown(result: Result) -> str:
-    """Markdown for a comment on a pull request, as GitHub and GitLab read it. Foreign text stands
+    """Markdown for a comment on a pull request, as GitHub and GitLab read it. Foreign text is
     in <code>, escaped."""
     lines = [
         f"### {HEADS[result.outcome]}",
@@ -155,12 +155,12 @@ def code(text: str, longest: int = 120) -> str:
 
 
 def _severity(verdict: Verdict) -> Outcome:
-    """What is undecided fails where that is what undecided means."""
+    """Return the outcome; an undecided limit fails where the configuration says so."""
     return "fail" if verdict.passed is False else verdict.outcome
 
 
 def _fingerprint(verdict: Verdict) -> str:
-    """Stays the same while the same limit is at fault, so that GitLab can tell new from old."""
+    """Stays the same while the same limit is at fault, so that GitLab knows new from old."""
     told = f"{verdict.metric}\0{verdict.over}\0{verdict.outcome}"
     return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The history file: a line of JSON for each gate, appended; and what it says when read again."""
+"""The history file: a line of JSON for each gate, appended; and its entries when read again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def entry(result: Result, *, paired: bool) -> Entry:
 
 
 def _ratios(result: Result, metric: str) -> tuple[float, ...]:
-    """Of a metric's rounds; none of what does not vary, or of what measured 0."""
+    """Ratios of a metric's rounds; none of a metric that does not vary, or that measured 0."""
     base, head = (
         next((one for one in result.measured.get(side, ()) if one.metric == metric), None)
         for side in ("base", "head")
@@ -138,7 +138,7 @@ def _faults(entry: Entry) -> Iterator[str]:
 
 
 def of_command(path: Path, command: tuple[str, ...]) -> list[Entry]:
-    """Those of `load` that measured this command: several jobs may share a file."""
+    """Those of `load` that measured this command: several jobs can share a file."""
     return [one for one in load(path) if one.command == command]
 
 
@@ -154,7 +154,7 @@ def append(path: Path, added: Entry) -> None:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
             except OSError:
-                with contextlib.suppress(OSError):  # what is no file has nothing to be cut
+                with contextlib.suppress(OSError):  # only a file can be cut
                     file.truncate(size)
                 if size == 0 and path.is_file() and not path.is_symlink():
                     path.unlink()

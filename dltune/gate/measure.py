@@ -26,7 +26,7 @@ LEAST_ROUNDS = 2
 
 @dataclass
 class Measurement:
-    """What a gate has measured: `steps` are the raw times of steps in seconds, side -> launches ->
+    """Measurements of a gate: `steps` are the raw times of steps in seconds, side -> launches ->
     turns; a run of a whole command is one step. `signatures`: of each side's step graphs.
     `drawn` gives the sides as the next round has them, in an order drawn by lot: so that whatever
     disturbs one place disturbs both alike."""
@@ -42,7 +42,7 @@ class Measurement:
     notes: list[str] = field(default_factory=list)
 
     def judge(self, confidence: float) -> None:
-        """From what was sampled so far."""
+        """Judge the limits from the samples so far."""
         self.verdicts = [
             verdict
             for limit in self.limits
@@ -131,7 +131,7 @@ def measure(
 
 
 def _steps(config: Config) -> bool | None:
-    """Whether the command must have steps: as configured, else as the metrics need it."""
+    """True if the command must have steps: as configured, else as the metrics need it."""
     if config.timed != "auto":
         needs: Kind = config.timed
         for limit in config.limits:
@@ -191,7 +191,7 @@ def _sampler(
     disturbance: Disturbance,
     tell: Callable[[str], None],
 ) -> Iterator[Callable[[], dict[str, dict[str, float]]]]:
-    """What takes a round: metric -> side -> value."""
+    """Yield a function that takes a round: metric -> side -> value."""
     watch = disturbance.turn if config.disturbed == "repeat" else lambda: lambda: False
     if made.kind == "steps":
 

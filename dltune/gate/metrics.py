@@ -1,4 +1,4 @@
-"""What a gate can limit: names, units, and which kind of command shows each. Lower is better."""
+"""Limits of a gate: names, units, and which kind of command shows each. Lower is better."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def floor(name: str) -> float:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """A remedy that names what may have been meant, else all there are."""
+    """A remedy that names the metrics probably meant, else all metrics."""
     known = list(known)
     if close := difflib.get_close_matches(name, known, n=3, cutoff=0.6):
         return f"did you mean {' or '.join(close)}?"

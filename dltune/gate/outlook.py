@@ -1,4 +1,4 @@
-"""What an undecided limit has shown already, and what it would take to decide it."""
+"""Results of an undecided limit so far, and the rounds needed to decide it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 from dltune.schemas.gate import Verdict
 from dltune.stats.interval import Interval
 
-# what needs more rounds than so many times those that there are lies at the limit, as far as one
-# can tell
+# a value that needs more rounds than so many times the present number is taken to be at the
+# limit
 FORESEEN = 20.0
 
 
 def rounds_needed(interval: Interval, limit: float) -> int | None:
     """About how many rounds in all decide `limit`, should the median stay where it is: an
     interval narrows with the root of their number (by a little less, as it holds at every look).
-    None where that is not to be foreseen."""
+    None where that cannot be foreseen."""
     middle, bound = interval.median, interval.high if interval.median < limit else interval.low
     if not (0 < middle < math.inf and 0 < bound < math.inf) or middle == limit:
         return None
@@ -25,7 +25,7 @@ def rounds_needed(interval: Interval, limit: float) -> int | None:
 
 
 def excluded(verdict: Verdict) -> float | None:
-    """The most that it may be above the base, or for a limit of a value above that limit, as a
+    """The most that it can be above the base, or for a limit of a value above that limit, as a
     share; None: nothing is excluded."""
     if verdict.high is None:
         return None

@@ -1,4 +1,4 @@
-"""What a command is: a training job whose steps can be timed, or one that is timed whole."""
+"""Kind of a command: a training job whose steps can be timed, or one that is timed whole."""
 
 from __future__ import annotations
 

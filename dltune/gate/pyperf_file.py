@@ -36,7 +36,7 @@ class _Suite(msgspec.Struct):
 
 
 def is_one(path: Path) -> bool:
-    """Whether a file looks like one of pyperf's. Raises UsageError when it cannot be read."""
+    """True if a file seems to be one of pyperf's. Raises UsageError when it cannot be read."""
     try:
         found = msgspec.json.decode(files.content(path), type=dict[str, msgspec.Raw])
     except files.NOT_JSON:

@@ -18,7 +18,7 @@ from dltune.job.last_words import last_lines
 from dltune.job.launch import Job, Process
 from dltune.job.python_path import python_path
 
-# a project's packages stand in its top folder or here
+# a project's packages are in its top folder or here
 SOURCE = "src"
 
 
@@ -38,7 +38,7 @@ class Side:
         return self.environment.get("TMPDIR")
 
     def having(self, variables: Mapping[str, str]) -> Side:
-        """The same with these variables beside its own."""
+        """The same with these variables in addition to its own."""
         return replace(self, environment={**self.environment, **variables})
 
     def under(self, program: Sequence[str]) -> Side:
@@ -80,7 +80,7 @@ def require_own_files(repo: Repository, command: Sequence[str]) -> None:
 
 
 def require_on_path(program: str) -> None:
-    """Raises UsageError when a program by its name alone is not there; one by a path may still be
+    """Raises UsageError when a program by its name alone is not there; one by a path can still be
     built."""
     if os.sep not in program and shutil.which(program) is None:
         raise UsageError(

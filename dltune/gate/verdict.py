@@ -1,4 +1,4 @@
-"""From rounds to pass, fail or undecided: where the interval lies beside the limit."""
+"""From rounds to pass, fail or undecided: the position of the interval against the limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dltune.stats.interval import Interval
 from dltune.stats.signs import median_interval
 
 Over = Literal["ratio", "value"]
-# with many rounds one more tells little: the next look is after so many times as many
+# with many rounds one more adds little: judge again after so many times as many
 LOOK_AGAIN = 1.03
 
 
@@ -30,8 +30,8 @@ LOOK_AGAIN = 1.03
 class Sample:
     """A metric on both sides: a value for each round, `base` and `head` of one round together.
 
-    `paired`: whether the two of a round were measured together, so that what the machine did then
-    cancels out; else `base` was all there before (a baseline). `exact`: the value does not vary.
+    `paired`: True if both values of a round were measured together, which cancels the machine's
+    influence; else `base` was all there before (a baseline). `exact`: the value does not vary.
     `missing`: why it could not be measured.
     """
 
@@ -51,8 +51,8 @@ class Sample:
 def judge(limit: Limit, sample: Sample, confidence: float) -> list[Verdict]:
     """A verdict for each limit of one metric.
 
-    A ratio over the base passes when its whole interval lies at or below the limit, and fails when
-    the whole interval lies above; the value of the head likewise.
+    A ratio over the base passes when its whole interval is at or below the limit, and fails when
+    the whole interval is above; the value of the head likewise.
     """
     asked: dict[Over, float | None] = {"ratio": limit.ratio, "value": limit.at_most}
     return [
@@ -67,7 +67,7 @@ def overall(verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def held(verdict: Verdict, config: Config) -> bool:
-    """Whether it passes, or is undecided and passes as that under the configuration."""
+    """True if it passes, or is undecided and the configuration lets that pass."""
     if verdict.outcome != "undecided":
         return verdict.outcome == "pass"
     most = excluded(verdict)
@@ -75,7 +75,7 @@ def held(verdict: Verdict, config: Config) -> bool:
 
 
 def decided(verdicts: Sequence[Verdict]) -> bool:
-    """Whether more rounds can change nothing: all are decided, or lack what no round brings."""
+    """True if more rounds can change nothing: each is decided or cannot be measured."""
     return all(v.outcome != "undecided" or v.rounds == 0 for v in verdicts)
 
 
@@ -85,13 +85,13 @@ def limits_for(config: Config, kind: Kind) -> tuple[Limit, ...]:
 
 
 def least_baseline(confidence: float) -> int:
-    """With fewer rounds a baseline's median has no interval that is good for half of what both
-    sides may err together: of n values, their whole range misses it with 2 ** (1 - n)."""
+    """Least rounds of a baseline whose median has an interval for half of the allowed error of
+    both sides together: of n values, their whole range misses it with 2 ** (1 - n)."""
     return math.ceil(1 - math.log2((1 - confidence) / 2))
 
 
 def next_look(rounds: int) -> int:
-    """After how many rounds to judge again: where there are many, one more tells little."""
+    """Number of rounds after which to judge again: after many rounds, one more adds little."""
     return max(rounds + 1, math.ceil(rounds * LOOK_AGAIN))
 
 
@@ -138,7 +138,7 @@ def _ratio(sample: Sample, confidence: float) -> Interval:
     if sample.paired:
         pairs = zip(sample.head, sample.base, strict=True)
         return anytime_ratio([over_base(h, b, floor) for h, b in pairs], confidence)
-    # each side's median errs with half of what both may err together
+    # each side's median errs with half of the error allowed for both together
     either = 1 - (1 - confidence) / 2
     head = anytime_median(sample.head, either)
     base = median_interval(sample.base, either)
@@ -166,7 +166,7 @@ def over_base(head: float, base: float, floor: float) -> float:
 
 
 def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tuple[Outcome, str]:
-    """What follows from the interval for the limit, and why, in a sentence."""
+    """Outcome that follows from the interval for the limit, and the reason in a sentence."""
     unbounded = interval.low == -math.inf and interval.high == math.inf
     rounds = interval.rounds
     if unbounded and over == "ratio" and not (sample.paired or sample.exact):

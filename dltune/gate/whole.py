@@ -1,4 +1,4 @@
-"""A command timed whole: its wall time, and what the kernel accounts to it and its children."""
+"""A command timed whole: its wall time, and the kernel's accounting of it and its children."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def build(side: Side, script: str, timeout: float) -> None:
 def _accounted(
     side: Side, log: BinaryIO, timeout: float, counter: Counter | None
 ) -> tuple[dict[str, Any], bool]:
-    """What accounted.py tells of the side's command, and whether it had to be ended for being
-    late."""
+    """Return accounted.py's report on the side's command, and True if it had to be ended for
+    being late."""
     late = threading.Event()
     reading, writing = os.pipe()
     counting = counter.handle if counter else -1
@@ -107,12 +107,12 @@ def _accounted(
             watch.cancel()
         written = told.read()
     values: dict[str, Any] = json.loads(written.splitlines()[0]) if written else {}
-    _kill(child.pid)  # what it has left behind
+    _kill(child.pid)  # the processes that it has left behind
     return values, late.is_set()
 
 
 def _kill(group: int) -> None:
-    """With what has sessions of its own, as torchrun's ranks."""
+    """Kill a process group, and its descendants in other sessions, as torchrun's ranks."""
     tree.send(signal.SIGKILL, group)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)

@@ -26,7 +26,7 @@ GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GI
 
 @dataclass(frozen=True)
 class Repository:
-    """`top`: the folder of the checkout; `inner`: where in it the caller stands."""
+    """`top`: the folder of the checkout; `inner`: the caller's folder in it."""
 
     top: Path
     inner: Path
@@ -36,8 +36,8 @@ class Repository:
 class Checkout:
     commit: str
     top: Path
-    folder: Path  # the counterpart of where the caller stands
-    temporary: Path  # for temporary files of what runs there, removed with the checkout
+    folder: Path  # the counterpart of the caller's folder
+    temporary: Path  # for temporary files of the processes there, removed with the checkout
 
 
 def repository(folder: Path) -> Repository:
@@ -55,7 +55,7 @@ def repository(folder: Path) -> Repository:
 
 
 def commit_of(repo: Repository, revision: str) -> str:
-    """The commit that a name stands for. Raises UsageError when there is none."""
+    """The commit that a name refers to. Raises UsageError when there is none."""
     # an option in disguise must not reach git as one
     done = _git(repo.top, "rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}")  # fmt: skip
@@ -71,7 +71,7 @@ def commit_of(repo: Repository, revision: str) -> str:
 
 
 def require_clean(repo: Repository) -> None:
-    """Raises UsageError when tracked files differ from the last commit: what stands in them would
+    """Raises UsageError when tracked files differ from the last commit: their content would
     not be in the checkout that is measured."""
     done = _git(repo.top, "status", "--porcelain", "--untracked-files=no")
     if done.returncode:
@@ -87,7 +87,7 @@ def require_clean(repo: Repository) -> None:
 
 
 def tracked(repo: Repository, path: Path) -> bool:
-    """Whether `path` is a file of the repository."""
+    """True if `path` is a file of the repository."""
     try:
         inside = path.resolve().relative_to(repo.top.resolve())
     except ValueError:
@@ -105,7 +105,7 @@ def changed(repo: Repository, base: str, head: str) -> frozenset[str]:
 def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str, Checkout]]:
     """A checkout for each (name, commit), in a folder of temporary files.
 
-    Leaving the block removes them, and what a gate that was killed has left earlier. Raises
+    Leaving the block removes them, and the remains of an earlier gate that was killed. Raises
     UsageError when git cannot make one, as on a full disk.
     """
     _sweep(repo)
@@ -162,7 +162,7 @@ def _undisturbed() -> Iterator[None]:
 def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
     for top in tops:
         _git(repo.top, "worktree", "remove", "--force", "--force", str(top))
-    # what a build made unwritable, git leaves
+    # git leaves files that a build made unwritable
     for folder, _, _ in os.walk(home):
         with contextlib.suppress(OSError):
             Path(folder).chmod(0o700)

@@ -1,4 +1,4 @@
-"""How many executions a job's turn is, found in a first turn that is not counted."""
+"""Number of executions in a job's turn, found in a first turn that is not counted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dltune.turns.step_barrier import StepBarrier, Taken
 # steps of a turn: one that warms up, and at least so many that count
 WARM_UP, LEAST_STEPS = 1, 3
 # executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
-# and it tells how long a step takes
+# and it shows how long a step takes
 FIRST_EXECUTIONS = 4
 # how often the first turn is doubled where it showed no whole step
 FIRST_TURNS = 5
 # executions of each step graph that show whether some take much longer than the first ones: between
-# short epochs, or beside others on the machine
+# short epochs, or next to others on the machine
 EPOCHS = 32
-# times as long as planned that a turn may take
+# times as long as planned that a turn can take
 LONGEST = 4.0
 
 
@@ -37,7 +37,7 @@ class Allotment:
     share: float = 1.0
 
     def shortened(self, share: float) -> Allotment:
-        """Of that share of the executions, as far as there may be fewer."""
+        """Return the allotment with that share of the executions, but at least `least`."""
         executions = max(min(self.least, self.executions), math.ceil(self.executions * share))
         share = executions / self.executions
         return dataclasses.replace(
@@ -70,7 +70,7 @@ def first_turn(
             wanted = max(least, math.ceil(seconds / step)) + WARM_UP
             # with several step graphs the last step is not seen to end
             wanted += barrier.graphs > 1
-            # one may run several steps: of each that counts another one must have been
+            # an execution can run several steps: each that counts needs another before it
             fewest = WARM_UP + 1 + (barrier.graphs > 1)
             executions = max(fewest, math.ceil(wanted * taken.per_step))
             steps = executions / taken.per_step
@@ -86,8 +86,8 @@ def first_turn(
 
 
 def _share(planned: Allotment, sample: Taken) -> float:
-    """Of a turn that takes LONGEST times what was planned at the most, without the sample's longest
-    execution: it may hold a validation, which does not come again soon."""
+    """Share of a turn that takes at most LONGEST times the planned seconds, without the sample's
+    longest execution: it can hold a validation, which does not come again soon."""
     longest = max(sample.steps, default=0.0) / min(1.0, sample.per_step or 1.0)
     seconds = LONGEST * planned.seconds * sample.executions / planned.executions
     return min(1.0, seconds / max(sample.seconds - longest, seconds))

@@ -19,7 +19,7 @@ from dltune.turns import usage
 from dltune.turns.steps import StepFinder, StepGraphs
 from dltune.turns.usage import Usage
 
-# seconds without a message after which one looks elsewhere: while a job starts, and in its turn
+# seconds without a message after which other work is done: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
 
 
@@ -29,7 +29,7 @@ class JobEndedError(Exception):
 
 @dataclass(frozen=True)
 class Taken:
-    """What happened in a turn of `executions` executions.
+    """Record of a turn of `executions` executions.
 
     `steps`: the seconds of each step, the first included; `seconds`: from grant to standstill.
     `per_step`: how many executions of all step graphs one step was, None where too few were seen.
@@ -45,8 +45,8 @@ class Taken:
 
 
 class StepBarrier:
-    """`signatures` are the job's step graphs, the main one first. Without any, `steps` are looked
-    for in what the job tells, whose processes must have been ordered to tell of every graph."""
+    """`signatures` are the job's step graphs, the main graph first. Without any, `steps` are sought
+    in the job's messages; its processes must have been ordered to report every graph."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class StepBarrier:
         heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
         known: tuple[frozenset[str], ...] = (),
     ) -> None:
-        """`heard` is told each execution of the process that leads. `known`: names of the steps'
-        nodes in another run of the job (`StepGraphs.nodes`)."""
+        """`heard` is called with each execution of the process that leads. `known`: names of the
+        steps' nodes in another run of the job (`StepGraphs.nodes`)."""
         self.sightings = Sightings()
         self.steps: StepGraphs | None = None
         self._finder = None if signatures else StepFinder(self.sightings.records, known)
         self.ended = False
         self.building = False  # the plugin, for the job's framework
-        self.news = time.monotonic()  # when the job last told something
+        self.news = time.monotonic()  # when the job last sent a message
         self._hear_execution = heard
         self._signatures = tuple(signatures)
         self._job: Job | None = None
         self._steppers: dict[int, Process] = {}
         self._lead: int | None = None
         self.stood: int | None = None  # CLOCK_MONOTONIC ns when the process that leads first did
-        self._waiting: dict[int, int] = {}  # pid -> CLOCK_MONOTONIC ns since when it stands
+        self._waiting: dict[int, int] = {}  # pid -> CLOCK_MONOTONIC ns since when it waits
         self._granted = 0
         self._starts: dict[str, list[int]] = defaultdict(list)
 
@@ -78,17 +78,17 @@ class StepBarrier:
 
     @property
     def standing(self) -> bool:
-        """Whether every process with step graphs waits at the step barrier."""
+        """True if every process with step graphs waits at the step barrier."""
         return bool(self._steppers) and self._steppers.keys() == self._waiting.keys()
 
     @property
     def lead(self) -> int | None:
-        """The process whose steps are timed; None until it stands before one."""
+        """The process whose steps are timed; None until it waits before one."""
         return self._lead
 
     @property
     def graphs(self) -> int:
-        """How many graphs the steps are."""
+        """Number of step graphs."""
         return len(self._signatures)
 
     @property
@@ -117,7 +117,7 @@ class StepBarrier:
         self.order([grant_line(1 << 40)])
 
     def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Hear what the job tells, until `until` or nothing has come for `tick` seconds."""
+        """Receive the job's messages, until `until` or nothing has come for `tick` seconds."""
         assert self._job is not None
         for event in self._job.events(tick):
             if event is None:
@@ -130,7 +130,7 @@ class StepBarrier:
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """Let so many executions of the step graphs run, all together. Blocks until they have.
 
-        `idle` is called whenever the job has told nothing for TICK seconds. The time at the
+        `idle` is called whenever the job has sent nothing for TICK seconds. The time at the
         barrier is in no step: an execution's start is taken behind it, and the last step ends
         when the next execution arrives there.
 
@@ -162,7 +162,7 @@ class StepBarrier:
         """Steps between `opened` and `closed`, and the executions that each is made of.
 
         With one step graph the execution that waits at the step barrier is the next step's start;
-        with several it may be another graph's, so the last step is not counted.
+        with several it can be another graph's, so the last step is not counted.
         """
         inside = {s: [t for t in starts if t >= opened] for s, starts in self._starts.items()}
         main = inside.get(self._signatures[0], [])
@@ -189,7 +189,7 @@ class StepBarrier:
             self._steppers[process.pid] = process
             if self._lead is None:
                 self._lead, self.stood = process.pid, message.at
-            if late:  # another rank, for which those that have their turn may be waiting
+            if late:  # another rank, for which the ranks in their turn can be waiting
                 process.order([grant_line(self._granted)])
             else:
                 self._waiting[process.pid] = message.at
@@ -199,7 +199,7 @@ class StepBarrier:
             record.add(message)
             return
         if message.graph not in record.graphs:
-            return  # what was told of it was lost
+            return  # its messages were lost
         if process.pid == self._lead:
             self._starts[record.graphs[message.graph].signature].append(message.start)
             self._hear_execution(record, message)
@@ -210,4 +210,4 @@ class StepBarrier:
                 self._stop_at(found)
 
     def _stop_at(self, found: StepGraphs) -> None:
-        """The steps were found: order what is to be obeyed from now on."""
+        """The steps were found: send the orders that hold from now on."""

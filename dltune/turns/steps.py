@@ -1,8 +1,8 @@
-"""Which graphs are the steps of a job, found again under settings that change the graphs.
+"""Step graphs of a job, found again under settings that change the graphs.
 
-A setting may fuse ops, have XLA compile them, or let one execution run several steps, so a step's
-signature tells nothing of it under another setting. What the script calls its layers and variables
-stays: the graph with the most of the step's nodes, by name, is the step.
+A setting can fuse ops, have XLA compile them, or let one execution run several steps, so a step's
+signature does not identify it under another setting. The script's names of layers and variables
+stay: the graph with the most of the step's nodes, by name, is the step.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LONG_SECONDS, LONG_LEAST = 5.0, 1
 LEAST_RUNS = 3
 # so many more are waited for when another graph of the step has not come yet
 PATIENT_RUNS = 12
-# of the names of the smaller graph, that are in the other one too
+# share of the smaller graph's names that are in the other graph, too
 LIKE = 0.3
 
 
 @dataclass(frozen=True)
 class StepGraphs:
-    """Graphs of one process, the main one first: by signature, and the names of their nodes.
-    `trains`: whether they do, or are XLA's, of which that cannot be told."""
+    """Graphs of one process, the main graph first: by signature, and the names of their nodes.
+    `trains`: True if they train, or are XLA's, of which that is unknown."""
 
     pid: int
     signatures: tuple[str, ...]
@@ -36,10 +36,11 @@ class StepGraphs:
 
 
 class StepFinder:
-    """Looks for the steps in what the processes of a job have told so far.
+    """Finds the steps in the messages of a job's processes so far.
 
     `known`: the names of the nodes of steps that train, from the same job under other settings
-    (`nodes`). What trains not, as the filling of a buffer, is not taken for them then.
+    (`nodes`). Graphs that do not train, such as the filling of a buffer, are not taken for them
+    then.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What a job's processes have used: CPU time, context switches, page faults, from /proc.
+"""Resources that a job's processes have used: CPU time, context switches, page faults, from /proc.
 
-The job leads a session of its own, so its processes are those of that session.
+The job leads its own session, so its processes are those of that session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reading:
     faults: int = 0
 
     def since(self, before: Reading) -> Usage:
-        """What was used between two readings.
+        """Return the usage between two readings.
 
         The kernel keeps no count of a process's switches beyond its threads': those of a thread
         that ended between the readings are lost, its CPU time is not.
