@@ -1,4 +1,4 @@
-"""From a network and devices to a strategy, beside others."""
+"""From a network and devices to a strategy, compared with others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dltune.systems.parallelism.tied import tied
 from dltune.systems.parallelism.written import written
 
 BUDGET = 30.0  # seconds of search, where nothing else ends it
-# seconds that the bound may take beside the search
+# seconds that the bound can take in addition to the search
 BOUND_SECONDS = 10.0
 NANOSECONDS = 1e9
 # as `inject/_dltune_torch_distribution.py` divides them
@@ -44,7 +44,7 @@ _LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
 
 @dataclass(frozen=True)
 class Effort:
-    """What the search may take: so many `proposals`, else `seconds`; on so many `processes` here,
+    """The limits of the search: so many `proposals`, else `seconds`; on so many `processes` here,
     or on the workers of a dask `scheduler`."""
 
     proposals: int | None = None
@@ -70,8 +70,9 @@ def decide(
     shape: Sequence[int],
     effort: Effort,
 ) -> Decided:
-    """`named`: what the topology is called. `shape`: of the mesh, for a consumer. Raises UsageError
-    when no configuration fits an operator, or devices have no path between them."""
+    """Return the decision. `named`: name of the topology. `shape`: of the mesh, for a consumer.
+    Raises UsageError when no configuration fits an operator, or devices have no path between
+    them."""
     graph = given.graph
     whole = posed(given, topology, shape, consumer)
     engine = Engine(whole)
@@ -136,7 +137,8 @@ def posed(
 
 
 def space(topology: Topology, shape: Sequence[int], consumer: Consumer | None) -> Space:
-    """What a consumer can express, on a mesh of this shape, in equal parts; else all of SOAP."""
+    """Return the divisions that a consumer can express, on a mesh of this shape, in equal parts;
+    else all of SOAP."""
     if consumer:
         fits = _divisible_in_torch if consumer == "torch" else _judged_by_xla
         return lambda operator, _: [
@@ -151,7 +153,7 @@ def _even(operator: Operator, one: Configuration) -> bool:
 
 
 def _judged_by_xla(operator: Operator, one: Configuration) -> bool:
-    """Whether XLA on CPUs gets gradients right: not always those of convolutions that are divided
+    """True if XLA on CPUs gets gradients right: not always those of convolutions that are divided
     by height or width over one axis of a mesh, another of which is idle (JAX 0.10.2: docs)."""
     pixels = zip(operator.dimensions[1:], one.degrees[1:], strict=False)
     divided = any(d.kind == "attribute" and n > 1 for d, n in pixels)
@@ -159,8 +161,8 @@ def _judged_by_xla(operator: Operator, one: Configuration) -> bool:
 
 
 def _divisible_in_torch(operator: Operator, one: Configuration) -> bool:
-    """Whether PyTorch's layers can compute their parts by themselves: of images no part needs
-    pixels of another's, and of layers that learn these few are divided by what they learn."""
+    """True if PyTorch's layers can compute their parts by themselves: of images no part needs
+    pixels of another part, and only a few kinds of layers can be divided by their weights."""
     at, last = operator.parameter, len(operator.dimensions) - 1
     learns = at is not None and one.degrees[at] > 1
     pixels = last > 2 and any(n > 1 for n in one.degrees[1:last])
@@ -179,7 +181,7 @@ def require_mesh(shape: Sequence[int], topology: Topology) -> None:
 
 
 def _hosts(topology: Topology) -> tuple[str, ...]:
-    """Of the devices, where a job is started on several."""
+    """Return the hosts of the devices, where a job is started on several."""
     hosts = tuple(device.host for device in topology.devices)
     return hosts if len(set(hosts)) > 1 else ()
 

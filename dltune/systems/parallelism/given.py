@@ -29,8 +29,8 @@ from dltune.systems.parallelism.schemas.topology import Topology
 
 @dataclass(frozen=True)
 class Given:
-    """A network. `name`: of a published one, with its `batch`. `profile`: the one that it is from,
-    with times `measured` there. `times`: of all parts into which its operators may be divided."""
+    """A network. `name`: of a published network, with its `batch`. `profile`: its source, with
+    times `measured` there. `times`: of all parts into which its operators can be divided."""
 
     graph: Operators
     name: str = ""
@@ -40,7 +40,7 @@ class Given:
     times: OperatorTimes | None = None
 
     def costs(self, topology: Topology) -> Costs:
-        """Of its operators on these devices."""
+        """Return the costs of its operators on these devices."""
         if self.times is not None:
             return local_times.measured(self.graph, self.times)
         if self.profile is None or self.measured is None:
@@ -48,7 +48,7 @@ class Given:
         return Timed(self.measured, self.profile.machine, topology)
 
     def timed(self, topology: Topology) -> bool:
-        """Whether these are measured for all kinds of the devices."""
+        """True if the times are measured for all kinds of the devices."""
         kinds = {device.kind for device in topology.devices}
         if self.times is not None:
             return True
@@ -71,7 +71,7 @@ def network(named: Path | str, batch: int | None) -> Given:
 
 
 def profiled(profile: Profile) -> Given:
-    """Its step with the most time. Raises UsageError where it tells of no operators."""
+    """Return the profile's step with the most time. Raises UsageError where it has no operators."""
     if not profile.steps:
         raise UsageError("the profile contains no steps", remedy="profile a job that trains")
     step = max(profile.steps, key=lambda one: one.share)
@@ -105,7 +105,7 @@ def devices(named: Path | str) -> Topology:
 
 
 def remarks(given: Given, topology: Topology) -> Iterator[str]:
-    """What to be wary of."""
+    """Yield warnings."""
     if given.profile is None or given.measured is None or given.times is not None:
         return
     if given.profile.partial is not None:
@@ -122,7 +122,7 @@ def remarks(given: Given, topology: Topology) -> Iterator[str]:
 
 
 def machine(given: Given) -> Machine:
-    """That of the profile; else the one at hand."""
+    """Return the machine of the profile; else this machine."""
     if given.profile is not None:
         return given.profile.machine
     from dltune.system import topology
@@ -137,8 +137,8 @@ def digests(given: Given, cluster: Topology) -> tuple[str, str]:
 def again(
     section: Parallelism, documents: Iterable[msgspec.Struct]
 ) -> tuple[Given, Topology] | None:
-    """What a section was planned from, made by its names or found among these documents. None when
-    it is not there, or another now."""
+    """Return the inputs that a section was planned from, made by its names or found among these
+    documents. None when they are not there, or have changed."""
     every = tuple(documents)
     graph, cluster = section.digests
     networks = (one for one in _networks(section, every) if files.digest(one.graph) == graph)
@@ -151,7 +151,7 @@ def _networks(section: Parallelism, documents: Iterable[msgspec.Struct]) -> Iter
     yield from (Given(one) for one in documents if isinstance(one, Operators))
     for one in documents:
         if isinstance(one, Profile):
-            with contextlib.suppress(UsageError):  # of another job, which tells of no operators
+            with contextlib.suppress(UsageError):  # of another job, which has no operators
                 yield profiled(one)
     if section.batch is not None:
         with contextlib.suppress(UsageError):  # of another dltune, whose networks are others

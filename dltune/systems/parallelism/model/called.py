@@ -1,6 +1,6 @@
-"""The operators of a step of PyTorch's as it was recorded: layers that learn, and pools.
+"""The operators of a recorded step of PyTorch's: layers that learn, and pools.
 
-What is between them, such as activations and attention, passes on what it reads: samples alike, and
+The ops between them, such as activations and attention, pass on their inputs: samples alike, and
 all else alike where a layer reads the shape that another has given out, else whole.
 """
 
@@ -27,18 +27,18 @@ from dltune.systems.parallelism.schemas.operators import (
 _NAMES = ("sample", "height", "width", "channel")
 _IMAGES = ("Conv", "BatchNorm", "InstanceNorm", "GroupNorm", "MaxPool", "AvgPool", "Adaptive")
 _POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
-# layers of which a dimension divides what they learn, and those that read their own channel alone
+# layers in which a dimension divides the weights, and those that read their own channel alone
 _LEARN_APART = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "BatchNorm")
 _BAG = "EmbeddingBag"  # gives out sums of words
 _OWN_CHANNEL = ("BatchNorm", *_POOLS)
-# layers whose positions, beside samples and channels, do not touch each other
+# layers whose positions, other than samples and channels, do not touch each other
 _POINTWISE = ("Linear", "Embedding", "LayerNorm", "BatchNorm")
 _FLOPS_OF_A_NORM = 8
 
 
 def called(calls: Calls, name: str) -> Operators:
-    """Of a profile's recorded step. Raises UsageError where it has no layers that learn, or one
-    that gives out more dimensions than operators have."""
+    """Return the operators of a profile's recorded step. Raises UsageError where it has no layers
+    that learn, or a layer that gives out more dimensions than operators have."""
     layers = layers_of(calls)
     if not any(one.weights for one in layers):
         raise UsageError(
@@ -91,7 +91,8 @@ def layers_of(calls: Calls) -> list[Layer]:
 
 
 def _sources(calls: Calls, layers: Sequence[Layer]) -> list[list[int]]:
-    """Of each layer those, by number, whose outputs it reads, whatever stands between."""
+    """Return, for each layer, the numbers of the layers whose outputs it reads, directly or through
+    other ops."""
     origin: dict[int, frozenset[int]] = {}  # of a storage
     found: list[list[int]] = []
     at = 0
@@ -111,7 +112,8 @@ def _sources(calls: Calls, layers: Sequence[Layer]) -> list[list[int]]:
 
 
 def _groups(layers: Sequence[Layer]) -> tuple[list[int | None], list[Weights]]:
-    """By layer the number of what it learns; layers that share a weight learn one thing."""
+    """Return, by layer, the number of its group of weights; layers that share a weight are in one
+    group."""
     first: dict[int, int] = {}  # by weight, the group
     groups: list[int | None] = []
     paths: list[str] = []
@@ -142,7 +144,7 @@ def _shape(layer: Layer, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
-    """Of what it gives out; `alone`: whether no other layer has its weights."""
+    """Return the dimensions of the output; `alone`: True if no other layer has its weights."""
     shape = _shape(layer, layer.output)
     names = {2: ("sample", "channel"), 3: ("sample", "length", "channel")}
     pointwise = layer.kind.startswith(_POINTWISE) and not layer.kind.startswith(_IMAGES)
@@ -169,7 +171,7 @@ def _dimensions(layer: Layer, alone: bool) -> tuple[Dimension, ...]:
 
 
 def _regions(layer: Layer, source: Layer, own: Sequence[Dimension]) -> tuple[Region, ...]:
-    """Of what `source` gives out, that `layer` reads for a part of what it gives out itself."""
+    """Return the parts of the output of `source` that `layer` reads for a part of its output."""
     gives = _shape(source, source.output)
     reads = _shape(layer, layer.inputs[0])
     last = len(gives) - 1
@@ -214,8 +216,8 @@ def _type(layer: Layer) -> str:
 
 
 def _flops(layer: Layer) -> float:
-    """Of the forward pass; of modules that are not known, a product of each row with all that they
-    learn."""
+    """Return the operations of the forward pass; of unknown modules, a product of each row with all
+    their weights."""
     numbers = math.prod(layer.output)
     if layer.kind == "Embedding":
         return 0.0

@@ -24,14 +24,14 @@ from dltune.systems.parallelism.model.configurations import Configuration
 from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import Nanoseconds, Problem, Strategy
 
-MOST, FEWEST = 48, 6  # configurations of an operator that are looked at
+MOST, FEWEST = 48, 6  # configurations of an operator that are considered
 WORK = 1e9  # pairs of tasks, over all pairs of configurations of edges that differ
 
 
 @dataclass(frozen=True)
 class Additive:
-    """`cost`: the sum, nanoseconds; `exact`: no strategy of the configurations looked at has a
-    lower one."""
+    """`cost`: the sum, nanoseconds; `exact`: no strategy of the considered configurations has a
+    lower sum."""
 
     strategy: Strategy
     cost: int
@@ -40,16 +40,17 @@ class Additive:
 
 @dataclass(frozen=True)
 class Sums:
-    """What is added up. `kept`: by operator the configurations that are looked at; `own`: by
-    operator the nanoseconds of each of them; `edges`: producer, consumer, and nanoseconds of what
-    is moved between them, shape (configurations of the one, of the other)."""
+    """The terms of the sum. `kept`: by operator the considered configurations; `own`: by operator
+    the nanoseconds of each of them; `edges`: producer, consumer, and nanoseconds of the data moved
+    between them, shape (configurations of the producer, of the consumer)."""
 
     kept: tuple[tuple[int, ...], ...]
     own: tuple[Nanoseconds, ...]
     edges: tuple[tuple[int, int, Nanoseconds], ...]
 
     def cost(self, places: Sequence[int]) -> int:
-        """Of the operators' configurations by their places among those kept."""
+        """Return the sum for the operators' configurations, given by their places among those
+        kept."""
         own = sum(int(times[at]) for times, at in zip(self.own, places, strict=True))
         return own + sum(int(times[places[a], places[b]]) for a, b, times in self.edges)
 
@@ -104,8 +105,8 @@ def sums(problem: Problem) -> Sums:
 
 
 def least(summed: Sums, blocks: Sequence[str]) -> tuple[tuple[int, ...], bool]:
-    """The places of the configurations that come to the least, and whether nothing was settled
-    before the rest; operators of one of the `blocks` (empty: its own) may have to be alike."""
+    """Return the places of the configurations with the least sum, and True if nothing was settled
+    before the rest; operators of one of the `blocks` (empty: none shared) can have to be alike."""
     kernel = _Kernel(summed)
     exact = True
     while kernel.own:
@@ -132,7 +133,7 @@ def _alike(kernel: _Kernel, summed: Sums, blocks: Sequence[str]) -> list[int]:
 
 
 class _Kernel:
-    """What is left of the graph. `near`: by operator its neighbours."""
+    """The rest of the graph. `near`: by operator its neighbours."""
 
     def __init__(self, summed: Sums) -> None:
         self.own = {n: times.copy() for n, times in enumerate(summed.own)}
@@ -209,9 +210,9 @@ def _most(problem: Problem) -> int:
 
 
 def _simplest(catalog: Sequence[Configuration], times: Nanoseconds, most: int) -> tuple[int, ...]:
-    """So that what one operator may have its neighbours may have, too: those that begin at the
-    first device and leave none out come first, then those that divide few dimensions, then those
-    that take least."""
+    """Keep the same configurations for neighbouring operators: those that begin at the first device
+    and leave none out come first, then those that divide few dimensions, then those that take
+    least."""
     if len(catalog) <= most:
         return tuple(range(len(catalog)))
 

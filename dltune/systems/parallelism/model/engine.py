@@ -65,9 +65,9 @@ class Event:
 @dataclass(frozen=True)
 class Chain:
     """`temperature`: a strategy longer by that share is accepted with probability 1 / e. `moves`:
-    what a proposal changes, one operator (the paper's section 6.2), or several as well; "every"
-    tries all configurations of each in turn and takes what shortens the step, until nothing does.
-    It ends after `proposals` or, if that is not 0, after `seconds`."""
+    the change of a proposal, one operator (the paper's section 6.2), or several as well; "every"
+    tries all configurations of each in turn and keeps changes that shorten the step, until nothing
+    does. It ends after `proposals` or, if that is not 0, after `seconds`."""
 
     seed: int
     temperature: float = 0.005
@@ -79,7 +79,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Walk:
-    """What came of a chain. `best` and `current` are strategies, their times nanoseconds.
+    """The result of a chain. `best` and `current` are strategies, their times nanoseconds.
     `simulated`: proposals that were not refused by their load alone. `settled`: no other
     configuration of any one operator makes the best shorter."""
 
@@ -96,7 +96,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Proof:
-    """`time`: nanoseconds of the best strategy found; `bound`: what no strategy is faster than.
+    """`time`: nanoseconds of the best strategy found; `bound`: no strategy is faster than this.
     `nodes`: beginnings of strategies that were bounded, `leaves`: strategies simulated; `seconds`:
     of the search, after its tables."""
 
@@ -137,7 +137,7 @@ class Engine:
         return self.again()
 
     def delta(self, operator: int, choice: int) -> int:
-        """As `change`, simulated from the first event on that can differ."""
+        """Return the same as `change`, simulated from the first event on that can differ."""
         return int(self._native.dltune_parallelism_delta(self._engine, operator, choice))
 
     def events(self, *, of_delta: bool = False) -> list[Event]:
@@ -185,9 +185,9 @@ class Engine:
     def prove(
         self, start: Strategy, combined: int, seconds: float, nodes: int, known: int = 0
     ) -> Proof:
-        """Looks for a strategy that beats `start`, or one that takes `known` ns, until none can,
-        for so many seconds or with so many beginnings of strategies kept. `combined`: as many
-        configurations of operators that learn together are looked at together. Its tables are of
+        """Search for a strategy that beats `start`, or a strategy that takes `known` ns, until none
+        can, for so many seconds or with so many beginnings of strategies kept. `combined`: as many
+        configurations of operators that learn together are considered together. Its tables are of
         every pair of configurations of operators that follow each other."""
         best, found = _integers(start), native.Proof()
         limits = native.Limits(seconds, nodes, known)
@@ -197,8 +197,8 @@ class Engine:
         return Proof(tuple(best), found.best, found.bound, found.nodes, found.leaves, found.seconds)
 
     def alone(self, operator: int, members: int) -> Nanoseconds:
-        """Of each configuration what its tasks take, and one in `members` of what its gradients
-        take to be added up; nothing else is waited for."""
+        """Return the time of each configuration's tasks plus one in `members` of the time that adds
+        up its gradients; nothing else is waited for."""
         found = np.empty(len(self.problem.catalogs[operator]), np.int64)
         self._native.dltune_parallelism_alone(
             self._engine, operator, members, _pointer(found, native.LONGS)
@@ -206,15 +206,16 @@ class Engine:
         return found
 
     def added(self, operator: int) -> Nanoseconds:
-        """Of each configuration how long the gradients take to be added up after any of its
-        backward tasks, at least, if no other operator learned with it."""
+        """Return for each configuration the least time to add up the gradients after any of its
+        backward tasks, if no other operator learned with it."""
         found = np.empty(len(self.problem.catalogs[operator]), np.int64)
         self._native.dltune_parallelism_added(self._engine, operator, _pointer(found, native.LONGS))
         return found
 
     def moved(self, edge: int, producer: Sequence[int], consumer: Sequence[int]) -> Nanoseconds:
-        """What an edge takes forwards and backwards for these configurations of the operators,
-        shape (producer's, consumer's). Edges are counted by consumers and their inputs."""
+        """Return the times of an edge forwards and backwards for these configurations of the
+        operators, shape (producer's, consumer's). Edges are counted by consumers and their
+        inputs."""
         found = np.empty((len(producer), len(consumer)), np.int64)
         self._native.dltune_parallelism_moved(
             *(self._engine, edge, len(producer), _integers(producer)),
@@ -234,7 +235,7 @@ def _about(problem: Problem) -> tuple[native.ProblemAbout, list[Any]]:
             first[id(catalog)] = len(divisions)
             divisions += catalog
     blocks = {name: n for n, name in enumerate({o.block: 0 for o in graph.operators if o.block})}
-    rows: dict[int, int] = {}  # where each array of times stands
+    rows: dict[int, int] = {}  # the row of each array of times
     forward: list[Nanoseconds] = []
     backward: list[Nanoseconds] = []
     operators = []

@@ -109,8 +109,8 @@ def quick(given: Programme) -> int:
 
 
 def solve(given: Programme, limit: float) -> int:
-    """What the optimum is not below, nanoseconds, after `limit` seconds at most; 0 where that was
-    too short. Imports ortools: for `solver.run` alone."""
+    """Return a lower limit of the optimum, nanoseconds, after `limit` seconds at most; 0 where that
+    was too short. Imports ortools: for `solver.run` alone."""
     from ortools.linear_solver import pywraplp
 
     unit = max(1.0, float(quick(given)))  # so that numbers are near 1
@@ -194,7 +194,7 @@ def _added_together(problem: Problem, n: int, alone: Nanoseconds) -> Nanoseconds
     found = np.zeros_like(alone)
     for at, one in enumerate(problem.catalogs[n]):
         divided = 1 if operator.parameter is None else one.degrees[operator.parameter]
-        if one.tasks * one.stride > problem.devices:  # some may be on one device
+        if one.tasks * one.stride > problem.devices:  # some can be on one device
             continue
         holders = one.parts // divided
         if holders == problem.devices:
@@ -206,7 +206,7 @@ def _added_together(problem: Problem, n: int, alone: Nanoseconds) -> Nanoseconds
 
 
 def _shards(problem: Problem, weights: int) -> int:
-    """How many there can be at most."""
+    """Return the greatest possible number of shards."""
     degrees = {1}
     for n, operator in enumerate(problem.graph.operators):
         if operator.weights == weights and operator.parameter is not None:
@@ -217,7 +217,7 @@ def _shards(problem: Problem, weights: int) -> int:
 def _reads_something(
     operator: Operator, given: Operator, read: Input, catalog: Sequence[Configuration]
 ) -> bool:
-    """Whether every part does, however it is divided."""
+    """True if every part reads something, however the operator is divided."""
     for region, dimension in zip(read.regions, given.dimensions, strict=True):
         if region.of is None:
             if max(region.start, 0) >= min(region.start + region.extent, dimension.size):

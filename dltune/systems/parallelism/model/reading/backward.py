@@ -1,8 +1,9 @@
-"""Which operator each op of the backward pass computes gradients of.
+"""The operator whose gradients each op of the backward pass computes.
 
-By what it reads. A product with a weight is of an operator with that weight; a product with what an
-operator's own product reads, of that one; other ops, of the last operator that gave out what they
-read of the forward pass. What reads nothing of it goes with the op that takes its result.
+Decided by the op's inputs. A product with a weight is of an operator with that weight; a product
+with an input of an operator's product, of that operator; other ops, of the last operator that gave
+out their inputs from the forward pass. An op that reads nothing of the forward pass goes with the
+op that takes its result.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def assigned(layers: Layers, own: Owners) -> dict[int, int]:
 
 
 def _forward(layers: Layers, node: int) -> list[Tensor]:
-    """What it reads of the forward pass; the second output of a cross entropy is none of it."""
+    """Return its inputs from the forward pass; the second output of a cross entropy is none of
+    it."""
     view = layers.view
     return [
         tensor
@@ -76,13 +78,13 @@ def _forward(layers: Layers, node: int) -> list[Tensor]:
 
 
 def _data(layers: Layers, tensor: Tensor) -> bool:
-    """Whether it is as the step is handed it, but for what is done to each position."""
+    """True if the tensor is as the step receives it, apart from work on each position."""
     return layers.drafts[layers.found.places[tensor].operator].data
 
 
 def _levels(layers: Layers, forward: Sequence[Sequence[Tensor]]) -> list[int]:
-    """By node of the backward pass, how far down the network it has come: the last operator of
-    whose output it, or else what it reads, knows."""
+    """Return, by node of the backward pass, how far down the network it has come: the last operator
+    of whose output the node, or else its inputs, depend."""
     view = layers.view
     found = [len(layers.drafts)] * len(view.nodes)
     for node in view.order:
@@ -95,7 +97,7 @@ def _levels(layers: Layers, forward: Sequence[Sequence[Tensor]]) -> list[int]:
 
 
 def _root(layers: Layers, tensor: Tensor) -> Tensor:
-    """What it is another shape of."""
+    """Return the tensor of which this tensor is another shape."""
     view = layers.view
     while view.families[tensor[0]] in _VIEWS and (reads := view.reads(tensor[0])):
         tensor = reads[0]
@@ -103,7 +105,7 @@ def _root(layers: Layers, tensor: Tensor) -> Tensor:
 
 
 def _products(layers: Layers) -> dict[Tensor, list[int]]:
-    """By what is multiplied there, the operators that begin with a product."""
+    """Return the operators that begin with a product, by the multiplied tensors."""
     found: dict[Tensor, list[int]] = {}
     for number, draft in enumerate(layers.drafts):
         if is_product(layers.view.families[draft.anchor]):
@@ -113,7 +115,7 @@ def _products(layers: Layers) -> dict[Tensor, list[int]]:
 
 
 def _pools(layers: Layers, node: int, level: int) -> list[int]:
-    """The poolings up to there in the network whose gradient it may be."""
+    """Return the poolings up to there in the network whose gradient it can be."""
     key = layers.view.keys[node]
     if key is None or not key.family.endswith("PoolGrad"):
         return []
@@ -142,7 +144,7 @@ def _reach(layers: Layers, own: Owners) -> list[frozenset[int]]:
         if node in roles.optimizer:
             found[node] = targets.get(node, frozenset()).union(*(found[one] for one in after))
         elif node in roles.gradients:
-            # one of those that take a gradient may need all, to clip by their norm
+            # an update that takes one gradient can need all, to clip by their norm
             updating = [found[one] for one in after if one in roles.optimizer]
             own_update = frozenset.intersection(*updating) if updating else frozenset()
             found[node] = own_update.union(*(found[one] for one in after if one in roles.gradients))
@@ -150,7 +152,8 @@ def _reach(layers: Layers, own: Owners) -> list[frozenset[int]]:
 
 
 def _fitting(own: Owners, alike: Sequence[int], reach: frozenset[int]) -> int:
-    """Of operators that multiply the same, that whose weight alone it leads to, if to one's."""
+    """Return, of operators that multiply the same, the operator whose weight alone it leads to, if
+    it leads to a single operator's."""
     alone = [number for number in alike if reach == {number}]
     learning = {number for numbers in own.values() for number in numbers}
     without = [number for number in alike if number not in learning]

@@ -1,9 +1,10 @@
-"""Which ops of a training step compute gradients.
+"""The ops of a training step that compute gradients.
 
-Some exist for nothing else (`ReluGrad`, `Conv2DBackpropFilter`), the second output of a cross
-entropy is one, and a product may multiply as only the gradients of another do: to what that reads,
-with its weight turned over; to its weight, with what it reads besides. All that depends on one of
-them is a gradient too, or is made of gradients: a model's own ops come before.
+Some exist for nothing else (`ReluGrad`, `Conv2DBackpropFilter`), and the second output of a cross
+entropy is a gradient. A product can also multiply as only the gradients of another product do: to
+the input of that product, with its weight turned over; to its weight, with its other input. All
+that depends on one of them is a gradient too, or is made of gradients: a model's own ops come
+before.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _TURNS = ("transpose_a", "transpose_b", "adj_x", "adj_y", "equation")
 
 
 def is_product(family: str) -> bool:
-    """Whether an op of this family sums products of two tensors' numbers."""
+    """True if an op of this family sums products of two tensors' numbers."""
     return family in _PRODUCTS or "Conv" in family
 
 
 def gradients(
     view: StepView, informed: Collection[int], values: Mapping[int, frozenset[int]]
 ) -> set[int]:
-    """`informed`: nodes that know of the examples; `values`: of each variable, the nodes that give
-    out its value. A product with a weight's own transpose, as in a tied autoencoder, looks like
-    that weight's gradient, and is taken for one."""
+    """Return the nodes of gradients. `informed`: nodes that depend on the examples; `values`: of
+    each variable, the nodes that give out its value. A product with a weight's own transpose, as in
+    a tied autoencoder, seems to be that weight's gradient, and is taken for it."""
     needs = depends(view, values)
     of_value = {node: variable for variable, found in values.items() for node in found}
     seeds = set()
@@ -46,7 +47,7 @@ def gradients(
         if kind in _PRODUCTS:
             seeds.update(_by_weight(view, node, values, of_value, needs))
             seeds.update(_to_weight(view, node, of_value, needs))
-    # a loss that gives out its gradient beside itself is the model's
+    # a loss that gives out its gradient as a second output belongs to the model
     return view.downstream(node for node in seeds if not view.families[node].endswith(_ENTROPY))
 
 
@@ -68,8 +69,8 @@ def depends(view: StepView, values: Mapping[int, frozenset[int]]) -> Depends:
 
 
 def _transposed(view: StepView, node: int, of_value: Mapping[int, int], needs: Depends) -> bool:
-    """Whether it is a model's transposed convolution, the op of another's gradient: what it reads
-    beside its weight does not depend on that."""
+    """True if it is a model's transposed convolution, the op of another's gradient: its other input
+    does not depend on its weight."""
     if "BackpropInput" not in view.families[node]:
         return False
     reads = [before for before, _ in view.reads(node)]
@@ -99,8 +100,9 @@ def _by_weight(
 def _to_weight(
     view: StepView, node: int, of_value: Mapping[int, int], needs: Depends
 ) -> Iterator[int]:
-    """The node, and the gradient that it reads, if it multiplies what another product reads beside
-    a weight with what depends on that weight, and gives out as much as that has."""
+    """Yield the node, and the gradient that it reads, if it multiplies the other input of a product
+    that has a weight with values that depend on that weight, and gives out as much as the weight
+    has."""
     given = view.nodes[node].output_bytes
     for one, other in _operands(view, node):
         if one in of_value or other in of_value:
@@ -120,7 +122,7 @@ def _operands(view: StepView, node: int) -> list[tuple[int, int]]:
 
 
 def _turned(view: StepView, node: int, other: int) -> bool:
-    """Whether two products of one kind take their operands in different ways."""
+    """True if two products of one kind take their operands in different ways."""
     mine, its = view.keys[node], view.keys[other]
     if mine is None or its is None or view.families[node] != view.families[other]:
         return False

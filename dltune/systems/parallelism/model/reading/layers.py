@@ -1,9 +1,9 @@
-"""The ops of a model put together into operators, each with what it can be divided by.
+"""The ops of a model put together into operators, each with the dimensions that can divide it.
 
-An op that mixes positions (`mixing.py`) begins an operator, as do a reduction but over samples, and
-an op that joins two operators; what works position by position, and what only moves or normalises
-over the samples, goes with the operator that it reads. What is not understood begins one that can
-be divided by samples at most.
+An op that mixes positions (`mixing.py`) begins an operator, as do a reduction except over samples,
+and an op that joins two operators. Ops that work position by position, and ops that only move or
+normalise over the samples, go with the operator that they read. An op that is not understood begins
+an operator that can be divided by samples at most.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _EACH = frozenset(
 
 
 class Layers:
-    """`operator`: of each op that computes the model, or knows what it computes, the number of the
+    """`operator`: of each op that computes the model, or depends on its results, the number of the
     operator that it belongs to."""
 
     def __init__(self, view: StepView, roles: Roles) -> None:
-        """Raises UsageError when what a step is handed does not have its samples first."""
+        """Raises UsageError when the inputs of a step do not have its samples first."""
         self.view, self.roles = view, roles
         self.found = Whereabouts(view, roles, _batch(view, roles))
         self.drafts = self.found.drafts
@@ -89,7 +89,7 @@ class Layers:
         self._begin(node, begun or opaque(self.found, node))
 
     def _known(self, node: int, key: Key) -> bool:
-        """Whether the axes of all that it reads are understood."""
+        """True if the axes of all its inputs are understood."""
         places = [self.found.places.get(t) for t in self.view.reads(node)]
         return len(places) == len(key.inputs) and all(
             place is None or len(place.view) == len(one.shape)
@@ -126,7 +126,7 @@ class Layers:
         return None
 
     def _joined(self, read: Sequence[Place], shape: Shape) -> Beginning:
-        """Of several, position by position."""
+        """Return an operator of several inputs, position by position."""
         axes: list[list[Length]] = []
         for n in range(len(shape)):
             views = [(place.operator, _aligned(place.view, shape)[n]) for place in read]
@@ -168,8 +168,8 @@ class Layers:
             self.found.places[node, slot] = Place(read[0].operator, view, wanted)
 
     def _reduce(self, node: int, key: Key) -> Beginning | None:
-        """Over samples too: statistics, which go with what they are of, as does what no part has
-        but whole. Else a new operator."""
+        """Reduce. Statistics over samples, and values that no part has except whole, go with the
+        operator that they are of. Else a new operator."""
         place = self.found.places.get(self.view.reads(node)[0])
         wanted = self.view.shapes.get((node, 0))
         if place is None or wanted is None:
@@ -200,7 +200,8 @@ class Layers:
         self._place(node, number, view, shape)
 
     def _place(self, node: int, number: int, view: View, shape: Shape) -> None:
-        """Of outputs besides the first only those of its shape are understood, and statistics."""
+        """Note its outputs. Further outputs are only understood if they have the first output's
+        shape or are statistics."""
         self.operator[node] = number
         self.found.places[node, 0] = Place(number, view, shape)
         for slot in range(1, len(self.view.nodes[node].outputs)):
@@ -245,8 +246,8 @@ def _aligned(view: View, shape: Shape) -> View:
 
 
 def _cut(view: View, given: Shape, wanted: Shape, part: int | None) -> View | None:
-    """Part of a tensor, or more than it. Where it begins is not in a key, unless it is one of equal
-    parts: elsewhere each position may be any of those that it can be."""
+    """Return part of a tensor, or more than it. Its beginning is not in a key, unless it is one of
+    equal parts: elsewhere each position can be any of those that it can be."""
     if len(wanted) < len(given):
         gone = reduced(given, wanted, len(given) - len(wanted), keep=False)
         return None if gone is None else tuple(a for n, a in enumerate(view) if n not in gone)

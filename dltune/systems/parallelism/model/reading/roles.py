@@ -1,7 +1,7 @@
-"""What the ops of a training step are for: the model, its gradients, or the update of variables.
+"""The roles of the ops of a training step: the model, its gradients, or the update of variables.
 
 By structure (`gradients.py`). A *weight* is a variable that an op of the model reads and whose
-update depends on a gradient. What is computed behind the gradients with other variables is the
+update depends on a gradient. Computing behind the gradients with other variables is the
 optimiser's.
 """
 
@@ -26,7 +26,7 @@ _FED = ("Arg", "Placeholder", "Recv")
 _DRAWN = re.compile(r"(Stateless)?(Random|TruncatedNormal)\w*(?<!KeyCounter)(?<!Alg)")
 # know of a tensor nothing but its shape
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank")
-# hand on what they read, in another shape or type
+# hand on their inputs, in another shape or type
 _SAME = ("ReadVariableOp", "Identity", "Reshape", "Squeeze", "ExpandDims", "Cast", "Transpose")
 
 
@@ -49,7 +49,7 @@ class Roles:
 
     @functools.cached_property
     def values(self) -> frozenset[int]:
-        """Of all weights."""
+        """Return the values of all weights."""
         return frozenset().union(*self.weights.values())
 
 
@@ -97,8 +97,8 @@ def roles(view: StepView) -> Roles:
 
 
 def _data(view: StepView) -> set[int]:
-    """Nodes with examples: what an iterator gives, what is fed but single numbers, and what is
-    drawn to compute with, as a generator's input."""
+    """Return the nodes with examples: the values of an iterator, fed values except single numbers,
+    and random values drawn to compute with, as a generator's input."""
     found, drawn = set(), set()
     for node, kind in enumerate(view.families):
         dtypes = {one.dtype for one in view.nodes[node].outputs}
@@ -117,7 +117,7 @@ def _data(view: StepView) -> set[int]:
 
 
 def _computed_with(view: StepView, node: int, others: set[int]) -> bool:
-    """Whether it comes to a product before it meets what depends on others: no mask does."""
+    """True if it comes to a product before it meets nodes that depend on others: no mask does."""
     beside = view.downstream(others)
     behind = view.downstream([node], lambda after: after not in beside)
     return node not in beside and any(is_product(view.families[after]) for after in behind)
@@ -145,8 +145,8 @@ def _frontier(view: StepView, values: frozenset[int], informed: set[int]) -> set
 def _processed(
     view: StepView, gradients: set[int], informed: set[int], weights: Mapping[int, frozenset[int]]
 ) -> set[int]:
-    """What is made of weights' gradients when they are there, such as their squares and norms: it
-    neither needs the model nor leads to what does."""
+    """Return nodes made of weights' gradients once these are there, such as their squares and
+    norms: such a node neither needs the model nor leads to nodes that do."""
     values = frozenset().union(*weights.values())
     sizes = {view.nodes[node].output_bytes for node in values}
     model = informed - gradients | values
