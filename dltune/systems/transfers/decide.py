@@ -39,8 +39,8 @@ ORDERS: Mapping[Order, Callable[[Partition], list[int]]] = {
     "tic": tic,
 }
 
-# seconds for which a link has enough to do with what was handed to its transport: with more, the
-# transport sends in an order of its own, with less, the link waits for the next to be handed over
+# seconds for which a link has enough to do with the transfers handed to its transport: with more,
+# the transport sends in a different order, with less, the link waits for the next to be handed over
 AHEAD = 0.5e-3
 WINDOWS = 64 << 10, 1 << 20  # bytes, the least and the most
 # the part of a step that an order must bring: less is what holding transfers back costs

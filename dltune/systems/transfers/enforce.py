@@ -59,7 +59,7 @@ class EnforcedTransfers(Enforcement):
         self._from = Counter(
             (sender, task) for task, tensors in self._planned.items() for sender in tensors.values()
         )
-        # (receiver, the sender planned, the one that there is)
+        # (receiver, the planned sender, the actual sender)
         self._moved: set[tuple[str, str, str]] = set()
         self._attachment = Attachment()
         self._workers: dict[int, _Worker] = {}  # by pid

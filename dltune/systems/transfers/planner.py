@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dltune.simulate import engine
 
 GIGABIT = 1e9 / 8  # bytes a second
-# of when tensors came, what a link explains at least where it is what they wait for
+# part of the tensors' times that a link explains at least where tensors wait for the link
 GOOD_FIT = 0.5
 
 
