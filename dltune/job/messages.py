@@ -1,9 +1,9 @@
-"""What a job's processes tell dltune, one JSON object a line.
+"""Messages from a job's processes to dltune, one JSON object a line.
 
-`Python`, `Building`, `Failed`, `Environment`, `Setting`, those of adapters and of Horovod come from
-the bootstrap, on connections of their own that are answered once; the rest come from the native
-plugin after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin
-counts them; whoever reads them converts to seconds.
+The bootstrap sends `Python`, `Building`, `Failed`, `Environment`, `Setting`, and the messages of
+adapters and of Horovod, on separate connections that are answered once. The native plugin sends
+the rest after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts
+them; the reader converts them to seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Building(msgspec.Struct, tag="building", frozen=True):
 
     @property
     def phase(self) -> str:
-        """As a progress line tells it."""
+        """The phase as a progress line shows it."""
         title = framework(self.framework).title
         return f"building the plugin for {title} {self.version} (only once)"
 
@@ -50,20 +50,20 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Environment(msgspec.Struct, tag="environment", frozen=True):
-    """A framework was imported: those of the variables asked for that are set then."""
+    """A framework was imported: the requested variables that are set at that time."""
 
     pid: int
     variables: dict[str, str]
 
 
 class Setting(msgspec.Struct, tag="setting", frozen=True):
-    """What a hook in the job's Python has done so far (`Means.hooks`, `extensions.Hook`).
+    """Actions of a hook in the job's Python so far (`Means.hooks`, `extensions.Hook`).
 
-    Told with a count of 0 once TensorFlow is imported, and again at once whenever `count` or `left`
-    has grown: the newest of a process and a setting counts. All is told before the step that it
-    concerns has run once. `did`: a sentence; `count`: how many things were acted on; `left`: what
-    was left alone, and why, a sentence each. `steps`: training steps that one execution of the
-    step's graph works through at most (the last one of an epoch may have fewer).
+    Sent with a count of 0 once TensorFlow is imported, and again at once whenever `count` or `left`
+    has grown: the newest of a process and a setting counts. All are sent before the first run of
+    the step that they concern. `did`: a sentence; `count`: number of things acted on; `left`:
+    things left alone, with the reason, a sentence each. `steps`: the most training steps in one
+    execution of the step's graph (the last execution of an epoch can have fewer).
     """
 
     pid: int
@@ -78,11 +78,11 @@ class Setting(msgspec.Struct, tag="setting", frozen=True):
 class Horovod(msgspec.Struct, tag="horovod", frozen=True):
     """`hvd.init()` has returned in a rank.
 
-    `threads`: ids of those it added, the background thread first, MPI's or gloo's helpers after it.
-    `bound`: CPUs that the process might use when its interpreter started. `settings`: HOROVOD_*
-    and OMPI_MCA_* as they were for init; `overridden`: those of the plan that had another value,
-    which is here. `mpi`: what the MPI library says of itself. `slice`: seconds of the scheduler
-    that the background thread was given; None when it was left alone.
+    `threads`: ids of the threads it added, the background thread first, then MPI's or gloo's
+    helpers. `bound`: CPUs that the process could use when its interpreter started. `settings`:
+    HOROVOD_* and OMPI_MCA_* as they were for init; `overridden`: settings of the plan that had
+    another value, with that value. `mpi`: the MPI library's description of itself. `slice`: the
+    scheduler's time slice for the background thread, in seconds; None when it was left alone.
     """
 
     pid: int
@@ -108,8 +108,8 @@ class NoHorovod(msgspec.Struct, tag="no_horovod", frozen=True):
 
 
 class Reduction(msgspec.Struct, tag="reduction", frozen=True):
-    """A call that reduces gradients was traced. `bins`: in how many the plan's order submits its
-    dense gradients, None when the call was left alone, and `why` then."""
+    """A call that reduces gradients was traced. `bins`: number of bins in which the plan's order
+    submits its dense gradients; None when the call was left alone, for the reason `why`."""
 
     pid: int
     shapes: list[list[int | None] | None]
@@ -127,9 +127,9 @@ class RankFailed(msgspec.Struct, tag="rank_failed", frozen=True):
 
 
 class Parallel(msgspec.Struct, tag="parallel", frozen=True):
-    """What a rank under a plan for several devices has come to; the newest counts.
+    """State of a rank under a plan for several devices; the newest counts.
 
-    `framework`: with its version. `consumer`: what has taken the plan so far (empty: nothing).
+    `framework`: with its version. `consumer`: the library that has taken the plan (empty: none).
     `weights` of the job's models are in the plan, `divided` of them over devices; `outputs` of so
     many operators were. `unknown`: weights that are no operator's; `unmet`: operators' weights that
     no model has.
@@ -165,11 +165,11 @@ class Compiled(msgspec.Struct, tag="compiled", frozen=True):
 
 
 class GivenUp(msgspec.Struct, tag="given_up", frozen=True):
-    """What came of a plan that has a job of PyTorch's give up results, and compute them again.
+    """Result of a plan by which a PyTorch job drops results and computes them again.
 
-    `groups` of calls were given up in one of `steps` at most (of what is compiled, one: the
-    compiler has its budget). `peak`: the most bytes of the allocator in one, from its first planned
-    call on (None: they are not counted). `other`: how a step was another one than planned for;
+    At most `groups` groups of calls were dropped in one of `steps` (compiled code counts as one
+    group: the compiler has its budget). `peak`: the most bytes of the allocator in a step, from its
+    first planned call on (None: not counted). `other`: how a step differed from the planned step;
     `left`: why the job was left alone.
     """
 
@@ -182,10 +182,10 @@ class GivenUp(msgspec.Struct, tag="given_up", frozen=True):
 
 
 class Buckets(msgspec.Struct, tag="buckets", frozen=True):
-    """A rank has made a model of DistributedDataParallel's, of so many gradients.
+    """A rank has made a model of DistributedDataParallel's with `gradients` gradients.
 
-    `buckets`: bytes of those that it has got under the plan (empty: not known yet); `left`: why it
-    was left alone.
+    `buckets`: bytes of each bucket under the plan (empty: not known yet); `left`: why the model was
+    left alone.
     """
 
     pid: int
@@ -206,7 +206,7 @@ class Plugin(msgspec.Struct, tag="plugin", frozen=True):
 
 
 class Device(msgspec.Struct, tag="device", frozen=True):
-    """What the framework computes with: threads as resolved, and as the script asked (0: not).
+    """The framework's thread counts: as resolved, and as the script asked (0: not asked).
 
     `openmp`: the file of the OpenMP runtime that ops run on, empty for a pool of the framework's.
     """
@@ -219,8 +219,8 @@ class Device(msgspec.Struct, tag="device", frozen=True):
 
 
 class Partner(msgspec.Struct, frozen=True, array_like=True):
-    """Where a send, a receive or a collective meets its like. `rendezvous`: what it is called
-    there. `sender`, `receiver`: devices, empty for a collective of `members`."""
+    """The rendezvous of a send, a receive or a collective with its partners. `rendezvous`: the
+    name there. `sender`, `receiver`: devices, empty for a collective of `members`."""
 
     rendezvous: str
     sender: str = ""
@@ -230,7 +230,7 @@ class Partner(msgspec.Struct, frozen=True, array_like=True):
 
 class Node(msgspec.Struct, frozen=True, array_like=True):
     """`inputs`: nodes whose tensors it reads, by input slot; `slots`: their output slots.
-    `control`: nodes that it waits for besides. `waits`: it may wait for another kernel, or is
+    `control`: other nodes that it waits for. `waits`: it can wait for another kernel, or is
     asynchronous. `stateful`: it keeps something from one run to the next, or changes what it reads.
     """
 
@@ -245,7 +245,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True):
-    """What a node gave out at one slot. `alias`: its input whose memory that is, -1: its own."""
+    """A node's output at one slot. `alias`: the input that shares its memory, or -1 for none."""
 
     dtype: str
     bytes: int
@@ -253,8 +253,8 @@ class Output(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Graph(msgspec.Struct, tag="graph", frozen=True):
-    """A graph is about to run on `device`; an `eager` one is the training step that Python has
-    called op by op, as it was seen when it had run."""
+    """A graph is about to run on `device`; an `eager` graph is the training step that Python has
+    called op by op, as recorded after it had run."""
 
     id: int
     signature: str
@@ -290,8 +290,8 @@ class Execution(msgspec.Struct, tag="execution", frozen=True):
     process has spent in eager ops that wait for input, until this execution. `counts`: for events
     whose counters were read, [index in `events`, running share, a value for each counter].
     `levels`: for each event the allocator's bytes at its end, where they are counted, and `scratch`
-    those that it took and gave back. `outputs`: of each node that recorded its first run here, what
-    it gave out. `collectives`: (start, end) of what this process and others summed up.
+    the bytes that it took and gave back. `outputs`: the outputs of each node that recorded its
+    first run here. `collectives`: (start, end) of each sum over this process and others.
     """
 
     graph: int
@@ -324,12 +324,12 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, tag="report", frozen=True):
-    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops, `waited` in
-    those of the latter that wait for input. Clusters ran so often first with inputs of some shapes
-    (`compilations`), for `compiling` seconds. `steps` of PyTorch's optimizers have ended. The main
-    thread was looked at `denormal_looks` times; in `denormal` of them it had computed with denormal
-    numbers since the look before. Until then (`at`, in nanoseconds) each graph has run so often
-    (`runs`), of TensorFlow's."""
+    """Totals so far. `xla` and `unmarked`: seconds in XLA clusters and in eager ops; `waited`:
+    seconds in eager ops that wait for input. `compilations`: first runs of clusters with inputs of
+    some shapes, which took `compiling` seconds. `steps`: ended steps of PyTorch's optimizers.
+    `denormal_looks`: samples of the main thread; `denormal`: samples before which it had computed
+    with denormal numbers since the previous sample. `runs`: runs of each of TensorFlow's graphs
+    until `at` (nanoseconds)."""
 
     why: str
     xla: float
@@ -346,7 +346,7 @@ class Report(msgspec.Struct, tag="report", frozen=True):
 
 
 class Thread(msgspec.Struct, frozen=True, array_like=True):
-    """What one thread has used since its start: page faults, context switches, ns on a CPU.
+    """Use by one thread since its start: page faults, context switches, ns on a CPU.
     `counted`: it has run ops under counters."""
 
     tid: int
@@ -359,8 +359,8 @@ class Thread(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Totals(msgspec.Struct, tag="totals", frozen=True):
-    """What the process has used since its start (fields as in `Thread`, from `minor` on), its
-    threads that live, and per group of counters what was counted in ops."""
+    """Use by the process since its start (fields as in `Thread`, from `minor` on), its living
+    threads, and the counts in ops per group of counters."""
 
     process: tuple[int, int, int, int, int]
     threads: list[Thread]

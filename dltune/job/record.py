@@ -1,4 +1,4 @@
-"""What one process of a job has told so far: its graphs, op keys and executions."""
+"""Facts that one process of a job has reported so far: graphs, op keys and executions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dltune.job import messages
 from dltune.schemas.profile import Framework
 
 NANOSECOND = 1e-9
-# executions kept of each graph: a job may run thousands of small ones before its step is known
+# executions kept of each graph: a job can run thousands of small ones before its step is known
 KEPT = 32
 # executions, for a mean
 FEW = 10
@@ -24,7 +24,7 @@ _MODEL = re.compile(r"ReadVariable|^Var|^ResourceGather")
 
 
 def trains(graph: messages.Graph) -> bool:
-    """Whether it computes gradients or changes variables by them."""
+    """Return True if the graph computes gradients or changes variables by them."""
     return graph.eager or any(_TRAINING.search(node.type) for node in graph.nodes)
 
 
@@ -33,10 +33,10 @@ class Record:
     """Facts of one process, gathered message by message.
 
     A function that is traced again gives a graph of the same structure: its executions count as
-    those of the first such graph, `same` tells which. `executions` are the latest `KEPT` of a
-    graph, `runs` counts all, `seconds` is the op time of all but the first, which warms up; in a
-    graph with XLA's clusters, which run asynchronously, the time from first op to last.
-    `outputs`: what the nodes of a graph gave out, by the first such graph and node.
+    executions of the first such graph, which `same` returns. `executions` are the latest `KEPT` of
+    a graph, `runs` counts all. `seconds` is the op time of all except the first, which warms up; in
+    a graph with XLA's clusters, which run asynchronously, the time from first op to last.
+    `outputs`: outputs of a graph's nodes, by the first such graph and node.
     """
 
     process: messages.Plugin
@@ -57,7 +57,7 @@ class Record:
     _trains: dict[int, bool] = field(default_factory=dict)
 
     def latest(self) -> Iterator[messages.Execution]:
-        """The executions that are kept, of all graphs."""
+        """Return the executions that are kept, of all graphs."""
         return itertools.chain.from_iterable(self.executions.values())
 
     def add(self, message: messages.Message) -> None:
@@ -94,14 +94,14 @@ class Record:
             del kept[0]
 
     def _first_like(self, graph: messages.Graph) -> int:
-        # an eager one's signature is of all that it runs
+        # an eager graph's signature covers all that it runs
         nodes = () if graph.eager else tuple(map(_structure, graph.nodes))
         structure = graph.signature, len(graph.nodes), nodes
         return self._structures.setdefault(structure, graph.id)
 
     def understands(self, execution: messages.Execution) -> bool:
-        """Whether the graph and keys of `execution` are known: when more is told than dltune can
-        read in time, the plugin leaves messages out."""
+        """Return True if the graph and keys of `execution` are known: the plugin leaves messages
+        out when dltune cannot read them in time."""
         known = execution.graph in self.graphs
         if known and all(event[1] in self.keys for event in execution.events):
             return True
@@ -114,15 +114,15 @@ class Record:
         return False
 
     def same(self, graph: int) -> int:
-        """The first graph with the structure of `graph`."""
+        """Return the first graph with the structure of `graph`."""
         return self._same[graph]
 
     def trains(self, graph: int) -> bool:
-        """Whether `graph` computes gradients or changes variables by them."""
+        """Return True if `graph` computes gradients or changes variables by them."""
         return self._trains[graph]
 
     def uses_model(self, graph: int) -> bool:
-        """Whether `graph` reads variables."""
+        """Return True if `graph` reads variables."""
         return any(_MODEL.search(node.type) for node in self.graphs[graph].nodes)
 
     def framework(self, lacks: tuple[str, ...] | None = None) -> Framework:
@@ -131,36 +131,36 @@ class Record:
         return Framework(hello.framework, hello.version, hello.git, hello.python, lacks)
 
     def settings(self) -> messages.Device | None:
-        """The devices that the job's steps run on: TensorFlow also makes some of its own, which
-        never carry what a script asked for."""
+        """Return the device that the job's steps run on: TensorFlow also makes internal devices,
+        which never carry the script's settings."""
         asked = [d for d in self.devices if d.asked_intra or d.asked_inter]
         found = asked or self.devices
         return found[0] if found else None
 
 
 def _structure(node: messages.Node) -> tuple[object, ...]:
-    """All but what it and its partners are called."""
+    """Return all fields except the names of the node and its partners."""
     return node.type, tuple(node.inputs), tuple(node.slots), tuple(node.control)
 
 
 def op_seconds(execution: messages.Execution) -> float:
-    """Time in the execution's synchronous kernels, summed over its threads."""
+    """Return seconds in the execution's synchronous kernels, summed over its threads."""
     return sum(e[5] - e[4] for e in execution.events if e[2] >= 0) * NANOSECOND
 
 
 def pauses(starts: Iterable[Iterable[int]]) -> list[float]:
-    """Seconds from the start of each execution to that of the next of its graph. `starts`: by
-    graph, in nanoseconds."""
+    """Return seconds from the start of each execution to the next start of its graph. `starts`:
+    by graph, in nanoseconds."""
     return [(b - a) * NANOSECOND for each in starts for a, b in itertools.pairwise(each)]
 
 
 def span(execution: messages.Execution) -> float:
-    """Seconds from the execution's first op to its last."""
+    """Return seconds from the execution's first op to its last."""
     return max((e[5] for e in execution.events), default=0) * NANOSECOND
 
 
 def main_graph(record: Record) -> int | None:
-    """The repeating graph with the most op time; one that trains comes before one that does not."""
+    """Return the repeating graph with the most op time; graphs that train come first."""
     repeating = [graph for graph, runs in record.runs.items() if runs > 1]
     return max(
         repeating, key=lambda graph: (record.trains(graph), record.seconds[graph]), default=None
@@ -170,8 +170,8 @@ def main_graph(record: Record) -> int | None:
 def period(
     record: Record, graph: int, before: messages.Report, after: messages.Report
 ) -> float | None:
-    """Seconds from one execution of a graph to the next, in the mean between two reports; None of
-    too few."""
+    """Return mean seconds from one execution of a graph to the next, between two reports; None if
+    there are too few executions."""
 
     def ran(report: messages.Report) -> int:
         runs = enumerate(report.runs)
@@ -182,13 +182,13 @@ def period(
 
 
 def step_graphs(record: Record, least_share: float) -> list[int]:
-    """The graphs whose executions are the job's steps, the one with the most op time first.
+    """Return the graphs whose executions are the job's steps, the most op time first.
 
     A graph counts when it repeats, has at least `least_share` of the steps' op time, and does not
-    run beside the main one, as the functions of an input pipeline do. Beside a main graph that
+    overlap with the main graph, as the functions of an input pipeline do. If the main graph
     trains, another counts when it trains too, or when it uses the model in every round, as an
-    agent's choice of action does; validation runs in rounds of its own. An eager step that is now
-    and then another one, as where an epoch begins, counts only where it comes in every round.
+    agent's choice of action does; validation runs in separate rounds. An eager step that differs
+    now and then, as at the start of an epoch, counts only if it comes in every round.
     """
     main = main_graph(record)
     if main is None:
@@ -213,7 +213,7 @@ def step_graphs(record: Record, least_share: float) -> list[int]:
 
 
 def _beside(record: Record, main: int, graph: int) -> bool:
-    """Whether executions of `graph` overlap in time with those of `main`."""
+    """Return True if executions of `graph` overlap in time with executions of `main`."""
     busy = [(e.start, e.start + span(e) / NANOSECOND) for e in record.executions[main] if e.events]
     others = [(e.start, e.start + span(e) / NANOSECOND) for e in record.executions[graph]]
     beside = sum(any(a < end and start < b for a, b in busy) for start, end in others)

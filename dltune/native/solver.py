@@ -1,8 +1,8 @@
-"""ortools in a process of its own: beside other native libraries it has ended the one that it was
-loaded into.
+"""Run ortools in a separate process: next to other native libraries it has ended the process that
+it was loaded into.
 
-That process is `python -m dltune.native.solver`: it reads a pickled function and its arguments, and
-writes what the function gives.
+The separate process is `python -m dltune.native.solver`: it reads a pickled function and its
+arguments, and writes the function's result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dltune.base.errors import DltuneError, UsageError
 
 T = TypeVar("T")
 
-GRACE = 20.0  # seconds beside its limit, to start and to tell what was found
+GRACE = 20.0  # seconds in addition to its limit, to start and to send the result
 _PR_SET_PDEATHSIG = 1
 
 
@@ -34,7 +34,7 @@ def installed() -> bool:
 
 
 def require() -> None:
-    """Raises UsageError where ortools is not installed."""
+    """Raise UsageError if ortools is not installed."""
     if not installed():
         raise UsageError(
             "an optimal plan needs ortools, which is not installed",
@@ -43,8 +43,8 @@ def require() -> None:
 
 
 def run(function: Callable[..., T], *arguments: Any, limit: float) -> T:
-    """What a function of a module gives there. Ended `GRACE` seconds after `limit`, or with this
-    process. Raises SolverFailed, and UsageError where ortools is not installed."""
+    """Return the result of a module's function there. It is ended `GRACE` seconds after `limit`,
+    or with this process. Raises SolverFailed, and UsageError where ortools is not installed."""
     require()
     try:
         child = subprocess.run(
@@ -70,9 +70,9 @@ def run(function: Callable[..., T], *arguments: Any, limit: float) -> T:
 
 def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ended by who waits for it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the waiting process ends it
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no result
+    os.dup2(2, 1)  # output of a library is no result
     function, arguments = pickle.load(sys.stdin.buffer)
     with results:
         pickle.dump(function(*arguments), results)

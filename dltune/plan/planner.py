@@ -1,4 +1,4 @@
-"""What every planner is to the rest of dltune: the doors of its room."""
+"""The interface of every planner to the rest of dltune."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Decision(Generic[S]):
-    """What a planner has decided, and what a person is told of it.
+    """A planner's decision, and its description for users.
 
-    `machine`: the one planned for. `profile`: what it was decided from; None: it holds for any
-    graph. `choice`: the decision in a few words. `remarks`: sentences on what it rests on.
-    `shown`: what stdout gets. `explanation`: lines that were asked for besides. `summary`: for
-    `--json`; the section itself when None. `formats`: what the section is in other programs'
-    formats, by the name that `--emit` takes; each may raise UsageError.
+    `machine`: the machine planned for. `profile`: the profile it was decided from; None: it holds
+    for any graph. `choice`: the decision in a few words. `remarks`: sentences on its basis.
+    `shown`: the output on stdout. `explanation`: more lines on request. `summary`: for
+    `--json`; the section itself when None. `formats`: the section in other programs' formats, by
+    the name that `--emit` takes; each can raise UsageError.
     """
 
     section: S
@@ -46,15 +46,15 @@ class Decision(Generic[S]):
 
 
 class Planner(Generic[S]):
-    """One planner. What is said here of a section holds for one without any effect, which needs
-    nothing; a planner overrides what it does.
+    """One planner. The defaults here fit a section that has no effect and needs nothing; a planner
+    overrides the methods for its effects.
 
-    `name`: of its section and of its command. `summary`: a line for `dltune plan --help`.
-    `section`: the struct that stands in the plan. `after`: planners whose sections take effect
+    `name`: name of its section and of its command. `summary`: a line for `dltune plan --help`.
+    `section`: the struct in the plan. `after`: planners whose sections take effect
     before this one's where a plan has both; `before`: planners whose sections take effect after
     this one's. `tables`: tables of the section; `show --csv` prints the first that has rows.
-    `starts_disabled`: the section starts the job with DLTUNE_DISABLE=1, too. `formats`: what
-    `--emit` offers. `example`: a command line for the help; empty: one is made of the arguments.
+    `starts_disabled`: the section starts the job with DLTUNE_DISABLE=1, too. `formats`: choices
+    of `--emit`. `example`: a command line for the help; empty: it is made from the arguments.
     """
 
     name: ClassVar[str]
@@ -68,14 +68,14 @@ class Planner(Generic[S]):
     example: ClassVar[str] = ""
 
     def faults(self, section: S, plan: Plan) -> Iterator[str]:
-        """All that cannot be done, one sentence each, the field's path first (`name.field: ...`).
-        Whether it fits a machine or a job is for `enforce`."""
+        """Yield a sentence for each thing that cannot be done, the field's path first
+        (`name.field: ...`). `enforce` checks the fit to a machine or a job."""
         return iter(())
 
     def parameters(self) -> Sequence[click.Parameter] | None:
-        """Arguments and options of `dltune plan NAME` besides those of every planner (-o, --into,
-        --overwrite, --json, --emit). Arguments are files that the plan is made from. None: this
-        planner's section is decided elsewhere."""
+        """Return arguments and options of `dltune plan NAME` in addition to every planner's (-o,
+        --into, --overwrite, --json, --emit). Arguments are files that the plan is made from.
+        None: this planner's section is decided elsewhere."""
         return None
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[S]:
@@ -84,34 +84,34 @@ class Planner(Generic[S]):
         raise NotImplementedError
 
     def changes_graphs(self, section: S) -> bool:
-        """Whether a job under this section may have other graphs than without."""
+        """Return True if a job can have other graphs under this section than without it."""
         return False
 
     def names_ops(self, section: S) -> bool:
-        """Whether this section speaks of single ops, which are met in the graphs they were planned
-        for alone."""
+        """Return True if this section names single ops, which occur only in the graphs that they
+        were planned for."""
         return False
 
     def places_threads(self, section: S) -> bool:
-        """Whether this section decides how many threads there are and where they run."""
+        """Return True if this section decides the number of threads and where they run."""
         return False
 
     def difference(self, before: S | None, after: S | None, *, graphs: bool) -> str:
-        """How a job under `after` runs unlike one under `before`, as "with x=1 and without y=2";
-        empty: alike. `graphs`: as far as it makes other graphs of its steps."""
+        """Describe how a job under `after` differs from a job under `before`, as "with x=1 and
+        without y=2"; empty: alike. `graphs`: only differences that change its steps' graphs."""
         return ""
 
     def enforce(self, section: S, run: Run) -> Enforcement:
-        """This section in force on one job of `dltune run`. Raises UsageError when it does not fit,
-        where `run.partial` does not allow that."""
+        """Return the enforcement of this section on one job of `dltune run`. Raises UsageError when
+        it does not fit, unless `run.partial` allows that."""
         raise UsageError(
             f"the plan's section {self.name!r} cannot be enforced",
             remedy="make a plan without this section",
         )
 
     def apply(self, section: S, plan: Plan, machine: Machine) -> Callable[[], None]:
-        """What `dltune.apply` does in a process that runs already. Raises UsageError when nothing
-        of the kind is possible."""
+        """Return the action of `dltune.apply` in a process that already runs. Raises UsageError if
+        that is not possible."""
         raise UsageError(
             f"the plan's section {self.name!r} can take effect only when the job starts",
             remedy="start the job with dltune run --plan PLAN -- CMD",
@@ -138,11 +138,11 @@ class Planner(Generic[S]):
         return ""
 
     def show(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
-        """The section for people; `beside`: documents on what came of this plan."""
+        """Return the section for users; `beside`: documents on the results of this plan."""
         return View()
 
     def schedule(self, section: S, plan: Plan, beside: Sequence[msgspec.Struct]) -> Schedule | None:
-        """What each device would do when under the section, simulated; None: nothing of the kind.
-        `beside`: documents that the plan may have been made from. Raises DltuneError when it cannot
-        be told."""
+        """Return the simulated schedule of each device under the section; None: there is none.
+        `beside`: documents from which the plan was possibly made. Raises DltuneError when it cannot
+        be computed."""
         return None

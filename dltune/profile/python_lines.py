@@ -1,4 +1,4 @@
-"""Which line of the job's Python its main thread stands at between executions: py-spy looks."""
+"""Sample the line of Python that the job's main thread is at between executions, by py-spy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dltune.schemas.profile import Line
 from dltune.system.checks.py_spy import usable
 from dltune.system.proc.process import exists
 
-# looks at a job; from one to the next some steps pass, in no less and no more than these seconds
+# samples of a job; steps from one sample to the next, and the limits of their seconds
 LOOKS = 30
 STEPS_BETWEEN, LEAST_BETWEEN, MOST_BETWEEN = 3, 0.05, 0.2
 # TensorFlow's Python from which a graph runs, eager and in sessions
@@ -23,14 +23,14 @@ _CALLS_RUNTIME = frozenset({"quick_execute", "call_function", "_call_tf_sessionr
 
 
 class PythonLines:
-    """Looks at a running process, at random moments so that they keep no time with its steps.
+    """Sampler of a running process, at random moments that are independent of its steps.
 
-    The looks are taken by a thread of its own: nothing here waits. py-spy does not pause the
-    process; a look that finds its stack in change is lost.
+    A separate thread takes the samples: nothing here waits. py-spy does not pause the process; a
+    sample taken while the stack changes is lost.
     """
 
     def __init__(self, pid: int, between: float, *, looks: int = LOOKS) -> None:
-        """`between`: mean seconds from one look to the next."""
+        """`between`: mean seconds from one sample to the next."""
         self._pid = pid  # the kernel's number of the main thread, too
         self._looks = looks
         self._pause = between
@@ -40,7 +40,7 @@ class PythonLines:
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, if py-spy is here and may look; `why` tells if not."""
+        """Begin, if py-spy is installed and permitted to sample; otherwise `why` has the reason."""
         command, found = usable(invited=True)
         if command is None:
             self._failure = found
@@ -49,12 +49,12 @@ class PythonLines:
         self._worker.start()
 
     def poll(self) -> bool:
-        """Whether no more looks will come."""
+        """Return True if no more samples will come."""
         return self._worker is None or not self._worker.is_alive()
 
     def lines(self) -> tuple[Line, ...]:
-        """Where the thread stood in the looks so far that found it outside a graph's execution, or
-        PyTorch, the most frequent line first: "train.py:31 (load)", the innermost of the job's own.
+        """Return the thread's lines in the samples so far outside a graph's execution and PyTorch,
+        the most frequent first: "train.py:31 (load)", the innermost line of the job's own code.
         """
         found = self._found.copy()
         total = found.total()
@@ -65,7 +65,7 @@ class PythonLines:
 
     @property
     def why(self) -> str | None:
-        """Why there are no lines, in a sentence; None when there are some."""
+        """Reason why there are no lines, in a sentence; None when there are some."""
         found = self._found.copy()
         if any(found.keys() - {None}):
             return None
@@ -99,14 +99,14 @@ class PythonLines:
 
 
 def between_looks(step: float) -> float:
-    """Seconds from one look to the next at a job whose step takes `step` seconds."""
+    """Return seconds from one sample to the next of a job whose step takes `step` seconds."""
     return min(max(STEPS_BETWEEN * step, LEAST_BETWEEN), MOST_BETWEEN)
 
 
 def runs_graph(stack: Sequence[Frame]) -> bool:
-    """Whether a thread with this stack, innermost frame first, is inside a graph's execution: it
-    stands in a call of TensorFlow's runtime, made for a function or a session. (Eager ops make the
-    same calls, for no function.)"""
+    """Return True if a thread with this stack, innermost frame first, is inside a graph's
+    execution: in a call of TensorFlow's runtime, made for a function or a session. (Eager ops make
+    the same calls, for no function.)"""
     innermost = next(iter(stack), None)
     return (
         innermost is not None

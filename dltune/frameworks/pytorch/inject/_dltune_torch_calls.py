@@ -1,4 +1,4 @@
-"""Inside the job's Python: what PyTorch's calls below autograd read, give out and write."""
+"""Inside the job's Python: tensors that PyTorch's calls below autograd read, return and write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Calls:
-    """Of one PyTorch. What is known of an operator is found once."""
+    """Operators of one PyTorch. Facts about an operator are determined once."""
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
@@ -24,14 +24,14 @@ class Calls:
 
     @property
     def phase(self) -> str:
-        """Of what is called now: what autograd runs, what it is to differentiate, or neither."""
+        """Phase of the present call: autograd runs it, is to differentiate it, or neither."""
         if self._within() >= 0:
             return "backward"
         return "forward" if self.torch.is_grad_enabled() else "aside"
 
     def makes_nothing(self, operator: Any) -> bool:
-        """Whether it gives out no tensor, as `item` does, or but views of its arguments, and writes
-        none, as `_foreach_add_` does."""
+        """Return True if it returns no tensor, as `item`, or only views of its arguments, and
+        writes none, as `_foreach_add_` does."""
         known = self._idle.get(operator)
         if known is None:
             given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
@@ -41,13 +41,13 @@ class Calls:
         return known
 
     def written(self, operator: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-        """Of its arguments, the tensors that it writes."""
+        """Yield the tensors that it writes among its arguments."""
         for place, name in self._written_places(operator):
             value = args[place] if place < len(args) else kwargs.get(name)
             yield from self.tensors(value)
 
     def _written_places(self, operator: Any) -> tuple[tuple[int, str], ...]:
-        """Arguments, by place and name."""
+        """Return the arguments that it writes, by place and name."""
         if (places := self._writing.get(operator)) is None:
             places = self._writing[operator] = tuple(
                 (place, argument.name)
@@ -57,18 +57,18 @@ class Calls:
         return places
 
     def draws(self, operator: Any) -> bool:
-        """Whether it draws random numbers."""
+        """Return True if it draws random numbers."""
         return self.torch.Tag.nondeterministic_seeded in operator.tags
 
     def storages(self) -> Iterator[Any]:
-        """Of all tensors that Python knows, some of them several times."""
+        """Yield the storages of all tensors that Python knows, some of them several times."""
         for one in gc.get_objects():
             if issubclass(type(one), self._tensor) and self.is_plain(one):
                 with contextlib.suppress(RuntimeError, ValueError):  # it has no memory yet
                     yield one.untyped_storage()
 
     def tensors(self, value: Any) -> Iterator[Any]:
-        """Those in what a call was given, or gave."""
+        """Yield the tensors in a call's arguments or results."""
         if isinstance(value, self._tensor):
             yield value
         elif isinstance(value, list | tuple):
@@ -78,8 +78,8 @@ class Calls:
             yield from self.tensors(list(value.values()))
 
     def is_plain(self, tensor: Any) -> bool:
-        """Whether its memory is a storage of the CPU's that has all there is of it, as those of
-        `torch.func` have not."""
+        """Return True if its memory is a CPU storage that holds all of it, unlike tensors of
+        `torch.func`."""
         return (
             type(tensor).__torch_dispatch__ is self._plain
             and not self._wrapped(tensor)
@@ -89,18 +89,18 @@ class Calls:
 
 
 def name_of(operator: Any) -> str:
-    """As in "aten.relu_.default"."""
+    """Return the operator's name, as in "aten.relu_.default"."""
     return str(operator)
 
 
 def allocated(storage: Any) -> int:
-    """Its bytes; none of what came from elsewhere than the allocator, as from NumPy or a worker."""
+    """Return its bytes; 0 if they are not from the allocator but, say, from NumPy or a worker."""
     return storage.nbytes() if storage.resizable() else 0
 
 
 def note_hooks(torch: ModuleType) -> None:
-    """Which hooks on saved tensors stand, for a PyTorch that does not tell, such as 2.6: all come
-    and go by these two functions."""
+    """Track the active hooks on saved tensors for a PyTorch that does not report them, such as
+    2.6: all are pushed and popped by these two functions."""
     autograd: Any = torch._C._autograd
     if hasattr(autograd, "_top_saved_tensors_default_hooks"):
         return
@@ -125,7 +125,7 @@ def note_hooks(torch: ModuleType) -> None:
 
 
 def has_room(torch: ModuleType) -> bool:
-    """Whether nothing of the script's stands where a mode and hooks on saved tensors would: what it
-    leaves later would take ours away."""
+    """Return True if the script has neither an active mode nor active hooks on saved tensors:
+    when it left its mode or hooks later, it would remove ours."""
     top: Any = torch._C._autograd._top_saved_tensors_default_hooks
     return torch._C._len_torch_dispatch_stack() == 0 and top(True) is None
