@@ -1,1 +1,1 @@
-"""What measured figures mean: work of an op, rates, ceilings, and sentences."""
+"""Meaning of measured figures: work of an op, rates, ceilings, and sentences."""

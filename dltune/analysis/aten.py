@@ -1,7 +1,7 @@
-"""What PyTorch's ops compute and move, by the conventions of `flops`.
+"""Operations and bytes of PyTorch's ops, by the conventions of `flops`.
 
 Images have their channels first; a filter is [out, in of a group, window...]. Arguments that are no
-tensors stand in a key by their name in PyTorch's own schema of the op.
+tensors are in a key by their name in PyTorch's own schema of the op.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def moved(key: Key, output_bytes: int) -> int | None:
 
 
 def factors(key: Key) -> tuple[int, int, int, int] | None:
-    """As `flops.factors`."""
+    """Return `flops.factors` of a PyTorch op."""
     name = name_of(key.family)
     return _factors(name, key.inputs) if name in _PRODUCTS else None
 
@@ -131,7 +131,7 @@ def kind_of(name: str) -> str:
     return "convolution" if name in _CONVOLUTIONS - {"convolution_backward"} else name
 
 
-# where the two factors stand, and whether the second is transposed; what comes before is added
+# places of the two factors, and True if the second is transposed; an input before them is added
 _PRODUCTS: Mapping[str, tuple[int, bool]] = {
     **dict.fromkeys(("mm", "bmm", "matmul", "mv", "dot"), (0, False)),
     **dict.fromkeys(("addmm", "baddbmm", "addmv"), (1, False)),
@@ -198,7 +198,7 @@ def _convolution(key: Key, *, backward: bool) -> int | None:
 
 
 def _sliding(key: Key, rank: int) -> Sliding | None:
-    """None where the key does not tell: padding may be a word."""
+    """None where the key lacks it: padding can be a word."""
     told = [key.numbers(name) for name in ("stride", "padding", "dilation")]
     strides, paddings, dilations = (one * rank if len(one) == 1 else one for one in told)
     if {len(strides), len(paddings), len(dilations)} != {rank} or min(*strides, *dilations) < 1:

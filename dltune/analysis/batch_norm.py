@@ -3,7 +3,7 @@
 Keras 3 writes a layer as a mean, a mean of squared differences, a reciprocal root, products and
 sums, and TensorFlow differentiates each of them. They are known by how they are connected and by
 their shapes, whatever the nodes are called: layers that normalise each example (layer norm, group
-norm) have the same ops, but their moments lie along other axes.
+norm) have the same ops, but their moments are along other axes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _REDUCTIONS = frozenset({"Mean", "Sum"})
 _SQUARES = frozenset({"Square", "SquaredDifference"})
 _SPREAD = frozenset({"BroadcastTo", "Tile"})
 
-# What a node has to do with a layer. `input` and `gradient`: what comes to it in the two passes.
-# `channel`: a number a channel. Of the input's size: `spread`, the same in each channel; `product`;
-# `sum`, with which a pass ends.
+# Roles of a node in a layer. `input` and `gradient`: the layer's input in each of the two passes.
+# `channel`: a number a channel. With the input's size: `spread`, the same in each channel;
+# `product`; `sum`, with which a pass ends.
 _Role = Literal["input", "gradient", "channel", "spread", "product", "sum"]
 _WITHIN = frozenset({"channel", "spread", "product", "sum"})
 
@@ -35,7 +35,7 @@ _WITHIN = frozenset({"channel", "spread", "product", "sum"})
 class Pieces:
     """A layer: the `nodes` that a fused kernel would replace, by their index in the step.
 
-    `bytes`: the size of what it normalises. `gradient`: whether its gradient is among the nodes.
+    `bytes`: the size of its input. `gradient`: True if its gradient is among the nodes.
     """
 
     nodes: frozenset[int]
@@ -108,12 +108,12 @@ class _Graph:
 
 
 def _fusible(tensor: Tensor, channels: int) -> bool:
-    """Whether the kernel takes it: there are extents beside batch and channels, three at most."""
+    """True if the kernel takes it: there are one to three extents other than batch and channels."""
     return len(tensor.shape) in (3, 4, 5) and tensor.bytes > tensor.shape[0] * channels
 
 
 class _Layer:
-    """Grows from the moments of `source`, node by node, along those that read what is known."""
+    """Grows from the moments of `source`, node by node, along those that read a known node."""
 
     def __init__(self, graph: _Graph, source: int, tensor: Tensor, channels: int) -> None:
         self._graph = graph
@@ -144,7 +144,7 @@ class _Layer:
         self._left.append(index)
 
     def _role(self, index: int) -> _Role | None:
-        """What a node that reads a known one is; None: the layer ends before it."""
+        """Role of a node that reads a known node; None: the layer ends before it."""
         families = _CHANNEL | _SUMS | _REDUCTIONS | _SPREAD | _SQUARES
         key = self._graph.key(index, families)
         if key is None:
@@ -158,7 +158,7 @@ class _Layer:
                 first = roles[self._graph.nodes[index].inputs[0]]
                 return "channel" if full and first in ("gradient", "product") else None
             return "channel" if family in _CHANNEL and "channel" in known else None
-        if family in _SPREAD:  # its key does not tell how often, so that its bytes may be another's
+        if family in _SPREAD:  # its key lacks the count: its bytes can be another's
             return "spread" if "channel" in known else None
         if bytes_ != self._tensor.bytes:
             return None
@@ -180,7 +180,7 @@ class _Layer:
         return None
 
     def _applies(self, index: int) -> bool:
-        """Whether the input is multiplied here by one number for each channel, not each example."""
+        """True if the input is multiplied here by one number for each channel, not each example."""
         key = self._graph.key(index, frozenset({"Mul", "Sub"}))
         if key is None or self._roles[index] != "product":
             return False

@@ -1,6 +1,6 @@
-"""Why an op's arithmetic stays far below what the machine reaches, by what can be known of it.
+"""Why an op's arithmetic stays far below the machine's peak, as far as that can be known.
 
-Three causes, told apart by the op's key, by what the framework was compiled for and by arithmetic:
+Three causes, which the op's key, the framework's build target and arithmetic distinguish:
 
 - Its kernel is the framework's own (Eigen), compiled without the machine's widest instructions.
   oneDNN's kernels are not: they are made while the job runs, for the CPU that is there. In
@@ -9,7 +9,7 @@ Three causes, told apart by the op's key, by what the framework was compiled for
 - oneDNN has kernels for this op and type, and it is not one of them that runs.
 - The shape is too thin: of a product of matrices m x k and k x n an element of the first is used n
   times, of the second m times, of the result k times. A kernel reads each and writes it once, into
-  blocks of its own or as a result, so that with d uses it moves for as long as it computes where
+  its own blocks or as a result, so that with d uses it moves for as long as it computes where
   d = size * peak / bandwidth.
 
 Denormal numbers are none of TensorFlow's causes: its threads flush them to zero.
@@ -35,9 +35,9 @@ from dltune.schemas.roofs import (
 
 Reason = Literal["instructions", "no oneDNN", "thin"]
 
-# Of its roof: tuned kernels come to 60 % and more on shapes that allow it.
+# share of its roof: tuned kernels come to 60 % and more on shapes that allow it.
 FAR = 0.6
-# what makes up an op's instructions that its framework may lack
+# parts of an op's instructions that its framework can lack
 _NEEDS: Mapping[str, frozenset[str]] = {
     "SSE2": frozenset(),
     "AVX": frozenset({"AVX"}),
@@ -56,7 +56,7 @@ _ONEDNN = frozenset(
 
 @dataclass(frozen=True)
 class BelowRoof:
-    """`ceiling`: what the op may come to at most as long as this is so, in flop/s; None where that
+    """`ceiling`: the op's highest rate as long as this is so, in flop/s; None where that
     is not known. `sentence`: with the evidence in numbers."""
 
     reason: Reason
@@ -111,7 +111,7 @@ def _kernel(figures: Figures, analysis: Analysis, dtype: str, roof: Peak) -> Ite
 
 @dataclass(frozen=True)
 class Allowed:
-    """What its shape allows a product: a `share` of the peak, when to read and write a number once,
+    """Limit of a product by its shape: a `share` of the peak, when to read and write a number once,
     out of this level, takes as long as `needed` uses of it."""
 
     share: float
@@ -122,8 +122,8 @@ class Allowed:
 def allowed(
     roofs: Roofs, roof: Peak, size: int, shape: tuple[int, int, int, int]
 ) -> Allowed | None:
-    """Of products (how many, m, n, k) of numbers of `size` bytes; None where no bandwidth is known,
-    or nothing is multiplied."""
+    """Limit of products (number, m, n, k) of numbers of `size` bytes; None where no bandwidth is
+    known, or nothing is multiplied."""
     batch, m, n, k = shape
     moved = batch * size * (m * k + k * n + m * n)
     level = next((cache.level for cache in roofs.caches if cache.bytes >= moved), MEMORY)

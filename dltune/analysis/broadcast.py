@@ -1,4 +1,4 @@
-"""How shapes go together, element by element."""
+"""Combination of shapes, element by element."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Filters = frozenset[tuple[int, Shape]]
 
 
 def filters(ops: Iterable[Op]) -> Filters:
-    """All filters that stand in the keys of a job's forward convolutions."""
+    """All filters in the keys of a job's forward convolutions."""
     found = set()
     for op in ops:
         key = parse(op)
@@ -47,14 +47,15 @@ def filters(ops: Iterable[Op]) -> Filters:
 def convolution(key: Key, output_bytes: int, known: Filters) -> int | None:
     """Multiplications and additions; None when this is no convolution, or not all is known.
 
-    `known`: filters of the job, which tell a gradient's 3x3 filter from a 9x1 one. Without one that
-    fits, a gradient to a filter is taken for one of a plain convolution, not of a grouped one.
+    `known`: filters of the job, which distinguish a gradient's 3x3 filter from a 9x1 filter.
+    Without one that fits, a gradient to a filter is taken for one of a plain convolution, not of a
+    grouped one.
     """
     match = _CONVOLUTION.fullmatch(key.family)
     if not match or len(key.inputs) < (3 if match[1] else 2):
         return None
     first, second = key.inputs[:2]
-    # what has a batch and lies where the windows are: the gradient, or the image itself
+    # the tensor with a batch, at the place of the windows: the gradient, or the image itself
     data = key.inputs[2] if match[1] else first
     if not _is_image(data):
         return None

@@ -27,7 +27,7 @@ from dltune.schemas.profile import (
 
 # thread counts shown of an op's curve
 CURVE = 4
-# of op time: what takes less is no row beside ops that were measured one at a time
+# share of op time: less is not worth a row next to ops that were measured one at a time
 WORTH = 0.01
 
 # head, figure, how it is written
@@ -54,8 +54,8 @@ def times(ops: Sequence[Figures]) -> Table:
 
 
 def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
-    """What those took as the job ran them that were not measured one at a time, such as what
-    torch.compile has compiled; without what takes less than a share of `least`."""
+    """Times in the job of ops that were not measured one at a time, such as ops that torch.compile
+    has compiled; without ops that take less than a share of `least`."""
     whole = sum((op.own or 0.0) * op.count for op in ops)
     taken = [op for op in ops if not op.times and (op.own or 0.0) * op.count >= least * whole]
     taken.sort(key=lambda op: -(op.own or 0.0) * op.count)
@@ -73,7 +73,7 @@ def own_times(ops: Sequence[Op], count: int, least: float = 0.0) -> Table:
 
 
 def both_passes(profile: Profile, count: int) -> Table:
-    """What the steps spend in all runs of each op of PyTorch's that is differentiated, and in the
+    """Time of the steps in all runs of each op of PyTorch's that is differentiated, and in the
     ops of the backward pass that compute its gradient, in the execution that was sampled."""
     spent: dict[str, list[float]] = {}  # by key: runs, seconds of either pass
     whole = 0.0
@@ -174,7 +174,7 @@ _Roof: TypeAlias = tuple[str, Ceiling | None, str]
 
 
 def ceilings(roof: Roofline) -> Iterator[str]:
-    """What `of roof` is measured against, a line each."""
+    """Yield the ceilings that `of roof` refers to, a line each."""
     computing: list[_Roof] = [
         (f"compute {dtype}", of, "GFLOP/s") for dtype, of in roof.dtypes.items()
     ]
@@ -193,7 +193,7 @@ def ceilings(roof: Roofline) -> Iterator[str]:
 
 
 def parts(step: Step) -> str:
-    """Each part of the wall time with its share; a part of no time is not told."""
+    """Each part of the wall time with its share; a part of no time is omitted."""
     whole = sum(part.seconds for part in step.parts) or 1.0
     told = [
         f"{part.name} {part.seconds * 1e3:.3g} ms ({part.seconds / whole:.0%})"
@@ -204,7 +204,7 @@ def parts(step: Step) -> str:
 
 
 def link(found: Link) -> str:
-    """How tensors came over it, after "tensors from TASK"."""
+    """Description of the transfers over it, after "tensors from TASK"."""
     if not found.transfers:
         return "were not observed"
     each = f"{found.each * 1e6:.0f} us"
@@ -221,7 +221,7 @@ def link(found: Link) -> str:
 
 
 def totals(found: Sequence[Total]) -> Table:
-    """`accounted`: ops, gaps and other threads over what the kernel says of the process."""
+    """`accounted`: ops, gaps and other threads over the kernel's figure for the process."""
     heads = ("event", ">in ops", ">between ops", ">other threads", ">process", ">explained")
     rows = []
     for total in found:

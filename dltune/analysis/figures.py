@@ -13,7 +13,7 @@ from dltune.schemas.profile import Op, Profile
 
 @dataclass(frozen=True)
 class Figures:
-    """An op's work, in floating-point operations and bytes that must move, and what it reached.
+    """An op's work, in floating-point operations and bytes that must move, and its rate.
 
     `cases` as `Op.times`; `best` is the fastest of them, None for an op without times. `serial` is
     all its time in a round of the steps on one thread, in seconds; `share` its part of all ops'.

@@ -1,8 +1,8 @@
 """Floating-point operations of an op, and the bytes that it must at least move.
 
 Conventions: a multiplication, an addition, a division, a comparison, a selection and a function
-(exp, tanh, sqrt, ...) are one operation each, as written in the op's definition; a kernel may do
-more or fewer. What is done once a row or channel, beside work on each of its elements, is left out.
+(exp, tanh, sqrt, ...) are one operation each, as written in the op's definition; a kernel can do
+more or fewer. Work once a row or channel, in addition to work on each of its elements, is left out.
 Moving and converting are none, nor is arithmetic on integers.
 """
 
@@ -87,7 +87,7 @@ UPDATES: Mapping[str, tuple[int, int]] = {
 
 BATCH_NORM = {"inference": 3, "training": 7, "gradient": 9}
 
-# reads of its (first) input only what it gives out, or nothing but the shape
+# reads of its (first) input only the elements of its output, or only the shape
 GATHERS = frozenset({"Slice", "StridedSlice", "Gather", "GatherNd", "GatherV2", "ResourceGather"})
 SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "Fill", "BroadcastGradientArgs", "Range"})
 REDUCTIONS = frozenset({"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"})
@@ -102,7 +102,7 @@ MOVES = frozenset(
     }
 )
 
-# what a fused kernel does with each element of its result
+# operations of a fused kernel on each element of its result
 FUSED: Mapping[str, int] = {
     **dict.fromkeys(("BiasAdd", "Add", "Mul", "Relu", "Relu6", "Elu", "LeakyRelu"), 1),
     **dict.fromkeys(("Tanh", "Sigmoid", "GeluApproximate", "GeluExact"), 1),
@@ -136,7 +136,7 @@ def operations(op: Op, known: Filters = frozenset()) -> int | None:
 def moved(op: Op) -> int | None:
     """Bytes that a run must read and write at least: each input once, each output once.
 
-    None where an input's size is not known. What lies in a cache is moved too: this is no count of
+    None where an input's size is not known. Data in a cache is moved too: this is no count of
     memory traffic.
     """
     key = parse(op)
@@ -164,14 +164,14 @@ def _reduces_nothing(op: Op, key: Key) -> bool:
 
 
 def dtype(op: Op) -> str | None:
-    """Of the numbers that it computes with, as its key calls it; None where it has none, or its
-    inputs are not known."""
+    """Type of the numbers that it computes with, as its key calls it; None where it has none, or
+    its inputs are not known."""
     key = parse(op)
     return next((t.dtype for t in key.inputs if real(t)), None) if key else None
 
 
 def factors(key: Key) -> tuple[int, int, int, int] | None:
-    """Of a product of matrices m x k and k x n, so many of them: (how many, m, n, k). None for
+    """Sizes of a product of matrices m x k and k x n, as (number of products, m, n, k). None for
     other ops, and where the shapes are not known."""
     if key.family.startswith(NAMESPACE):
         return aten.factors(key)
@@ -208,7 +208,7 @@ def _einsum(equation: str, a: tuple[int, ...], b: tuple[int, ...]) -> int | None
 
 
 def _fused(op: Op, key: Key) -> int | None:
-    """What the kernel does with its result besides; None when that is not known."""
+    """Further operations of the kernel on its result; None when they are not known."""
     names = key.words("fused_ops")
     if not all(name in FUSED for name in names):
         return None
@@ -249,7 +249,7 @@ def _by_element(key: Key) -> int | None:
 
 
 def _gradient(key: Key) -> Tensor | None:
-    """The tensor that an update takes: the largest, beside its scalars."""
+    """The tensor that an update takes: the largest, next to its scalars."""
     return max(filter(sized, key.inputs), key=lambda tensor: tensor.elements, default=None)
 
 

@@ -17,8 +17,8 @@ _NUMBER = re.compile(r"-?[0-9]+")
 
 @dataclass(frozen=True)
 class Key:
-    """`family`: the op type without what kernel rewriting adds (`_Mkl`, `Native`, `_Fused`) and
-    without its version. `attributes`: text as it stands in the key."""
+    """`family`: the op type without additions of kernel rewriting (`_Mkl`, `Native`, `_Fused`) and
+    without its version. `attributes`: text as in the key."""
 
     family: str
     inputs: tuple[Tensor, ...]
@@ -34,7 +34,7 @@ class Key:
         return tuple(text.split(",")) if text else ()
 
     def true(self, *names: str) -> bool:
-        """Whether one of these attributes holds."""
+        """True if one of these attributes holds."""
         return any(self.attributes.get(name) == "true" for name in names)
 
 
@@ -57,10 +57,10 @@ def parse(op: Op) -> Key | None:
 
 
 def real(tensor: Tensor) -> bool:
-    """Whether arithmetic on it is floating-point arithmetic, of real numbers."""
+    """True if arithmetic on it is floating-point arithmetic, of real numbers."""
     return tensor.dtype in FLOATS
 
 
 def sized(tensor: Tensor) -> bool:
-    """Whether its elements are numbers, and not strings or handles."""
+    """True if its elements are numbers, and not strings or handles."""
     return tensor.dtype in SIZES

@@ -1,4 +1,4 @@
-"""What a round of a profile's steps takes, and of that its parts: shares of the wall time."""
+"""Wall time of a round of a profile's steps, and its parts as shares of that time."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def wall(profile: Profile) -> float:
 
 
 def unrecorded(profile: Profile) -> float:
-    """Seconds of a round of the steps while its ops are not recorded; as recorded where what that
-    takes was not measured."""
+    """Seconds of a round of the steps while its ops are not recorded; as recorded where the
+    cost of recording was not measured."""
     overhead = profile.counters.overhead if profile.counters else None
     return wall(profile) / max(1.0, overhead.median if overhead else 1.0)
 
 
 def may_be_recording(profile: Profile) -> float:
-    """Seconds of a round of the steps that it may have taken to record them, in ops too, where that
+    """Seconds of a round of the steps that recording them can have taken, in ops too, where that
     was not measured; 0 where it was."""
     if profile.counters and profile.counters.overhead:
         return 0.0
@@ -71,12 +71,12 @@ def measured(profile: Profile) -> float:
 
 
 def is_compiled(op: Op) -> bool:
-    """Whether torch.compile has made it, for a number of threads that it keeps."""
+    """True if torch.compile has made it, for a number of threads that it keeps."""
     return "cpp_fused_" in op.type
 
 
 def unmeasured(profile: Profile) -> Iterator[str]:
-    """What to know of it before anything is concluded from ops."""
+    """Yield caveats to know before drawing conclusions from ops."""
     if profile.partial is None and (share := measured(profile)) < ENOUGH:
         yield (
             f"{1 - share:.0%} of the op time is in ops whose shapes change at each step; dltune "

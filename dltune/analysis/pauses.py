@@ -21,8 +21,8 @@ class Pause(NamedTuple):
 
 
 def pauses(profile: Profile) -> Iterator[Pause]:
-    """Those of a round of eager steps, of each one execution; a graph has none. In what lies behind
-    a sum of several ranks the step waits for it: that is none of Python's."""
+    """Yield the pauses of a round of eager steps, of each one execution; a graph has none. A pause
+    behind a sum of several ranks is a wait for the sum, not Python's."""
     if not profile.framework.capabilities.is_eager:
         return
     for step in profile.steps:

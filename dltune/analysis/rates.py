@@ -23,7 +23,7 @@ FAULTS = (("page-faults",), ("minor-faults", "major-faults"), ("minor-faults",))
 
 @dataclass(frozen=True)
 class Rates:
-    """Each is None where what it is made of was not counted, or is 0 below the line.
+    """Each is None if its inputs were not counted, or is 0 below the line.
 
     `ipc`: instructions per cycle. `miss_rate`: of accesses to the last level cache. `memory_rate`:
     bytes/s that its misses bring. `faults` and `switches`: of one run, over all its threads.

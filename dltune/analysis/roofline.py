@@ -2,10 +2,10 @@
 
 After Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
 multicore architectures" (CACM 52(4), 2009): attainable flop/s = min(peak flop/s, intensity *
-bandwidth). A peak is what the machine's document says, else what was measured of the machine itself
-(`Profile.roofs`), else the best rate that an op reached in the profile: that one is a lower bound
-of the real one, and the op that set it stands at 100 % of it by definition. No peak is lower than
-what an op reached.
+bandwidth). A peak is the figure of the machine's document, else the measurement of the machine
+itself (`Profile.roofs`), else the best rate that an op reached in the profile: that one is a lower
+bound of the real one, and the op that set it is at 100 % of it by definition. No peak is lower than
+the rate of an op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dltune.schemas.profile import Op, OpTime
 from dltune.schemas.roofs import MEMORY, DType, Roofs
 
 # An op sets a peak only if it takes so long, in seconds: of a shorter one, the call and the reading
-# of the clock are a part, and a cache may still hold all of it.
+# of the clock are a part, and a cache can still hold all of it.
 LEAST_SECONDS = 20e-6
 # An op uses memory, and not caches alone, if it moves so many times what all caches hold: at most
 # a quarter of it can have been there.
@@ -52,7 +52,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Position:
-    """Where an op stands: which ceiling is the lower one at its intensity, and the share of it."""
+    """Position of an op: the lower ceiling at its intensity, and the share of it."""
 
     under: Literal["compute", "memory", "cache"]
     attainable: float
@@ -61,8 +61,8 @@ class Position:
 
 @dataclass(frozen=True)
 class Measured:
-    """An op at one case, with what is known of it there. `dtype`: of the numbers that it computes
-    with, as keys call it; None where it has none, or they are not known."""
+    """An op at one case, with the known figures of that case. `dtype`: of the numbers that it
+    computes with, as keys call it; None where it has none, or they are not known."""
 
     op: Op
     time: OpTime
@@ -73,7 +73,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Level:
-    """Of the caches: `bytes` that all cores find in it together, and what they come out at."""
+    """Level of the caches: `bytes` that all cores find in it together, and their bandwidth."""
 
     name: str
     bytes: int
@@ -82,9 +82,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Roofline:
-    """`compute` bounds what has none of its own type in `dtypes`. `memory` bounds what moves more
-    than all caches (`caches` bytes) hold, `cache` the rest, but what a level of `levels` holds, the
-    nearest first: that comes out of it at most as fast as out of that level."""
+    """`compute` bounds ops whose type is not in `dtypes`. `memory` bounds ops that move more
+    than all caches (`caches` bytes) hold, `cache` the rest, except data that a level of `levels`
+    holds, the nearest first: that comes out of it at most as fast as out of that level."""
 
     compute: Ceiling | None
     memory: Ceiling | None
@@ -94,7 +94,7 @@ class Roofline:
     levels: tuple[Level, ...] = ()
 
     def computing(self, of: Measured) -> Ceiling | None:
-        """What bounds the op's arithmetic."""
+        """Ceiling of the op's arithmetic."""
         return self.dtypes.get(of.dtype or "", self.compute)
 
     def bandwidth(self, of: Measured) -> tuple[float, Ceiling, Literal["memory", "cache"]] | None:

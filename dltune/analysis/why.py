@@ -1,7 +1,7 @@
 """Sentences: why an op is slow, with the figures they rest on.
 
-Each threshold is a judgement, stated here once with its reason. What no threshold is met by is said
-to be unexplained.
+Each threshold is a judgement, stated here once with its reason. An op that meets no threshold is
+said to be unexplained.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Cause = Literal[
 # A kernel near a ceiling gains little from anything but less work; tuned kernels reach 60 % and
 # more of what a roofline allows, untuned ones seldom half.
 NEAR_CEILING = 0.6
-# Where a profile does not tell what a page fault costs: half a microsecond is the very least, for
+# If a profile lacks the cost of a page fault: half a microsecond is the very least, for
 # the exception and the clearing of 4 KiB.
 FAULT_SECONDS = 0.5e-6
-# Of its CPU time; less could hide in the spread of the measurements.
+# share of its CPU time; less could hide in the spread of the measurements.
 FAULT_SHARE = 0.1
 # Threads that lack a CPU a fifth of the time cost more than threads ever gain by placement.
 CPU_SHARE = 0.8
 # Switches of one run; fewer are the odd tick of the system, not a pattern.
 SWITCHES = 1.0
-# Of threads that each do a full share of the work; at 0.6 the second thread adds a fifth.
+# share of threads that each do a full share of the work; at 0.6 the second thread adds a fifth.
 EFFICIENCY = 0.6
 # Waking a thread takes some microseconds, so that shorter ops cannot gain by being divided.
 SHORT_SECONDS = 20e-6
 
 
 def why(figures: Figures, analysis: Analysis) -> tuple[Cause, str]:
-    """What holds an op back at its best thread count, and a sentence without the op's name.
+    """Cause that holds an op back at its best thread count, and a sentence without the op's name.
 
     The first that applies: causes from outside the op come before those within it.
     """

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from dltune.analysis.keys import Key
 
 Shape = tuple[int, ...]
-# along one dimension: pairs are counted tap by tap, and what is said of an op may be anything
+# along one dimension: pairs are counted tap by tap, and an op's description can be anything
 MOST_TAPS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which dimensions of an image tensor are batch, channels and space."""
+    """Dimensions of an image tensor that are batch, channels and space."""
 
     channels: int
     space: tuple[int, ...]
@@ -39,7 +39,7 @@ def layout(key: Key, rank: int) -> Layout:
 
 @dataclass(frozen=True)
 class Sliding:
-    """How windows lie along each spatial dimension.
+    """Places of windows along each spatial dimension.
 
     `padding`: (before, after) of each dimension; None: as much as SAME needs.
     """
@@ -54,7 +54,8 @@ class Sliding:
         return (size - 1) * self.dilations[axis] + 1
 
     def windows(self, image: Shape, window: Shape) -> Shape | None:
-        """How many windows along each dimension; None when one does not fit, or cannot be meant."""
+        """Number of windows along each dimension; None when one does not fit, or cannot be
+        meant."""
         found = []
         for axis, (size, taps) in enumerate(zip(image, window, strict=True)):
             stride = self.strides[axis]

@@ -1,1 +1,1 @@
-"""What changed between two documents of one kind, and whether it is more than noise."""
+"""Changes between two documents of one kind, and the test if they are more than noise."""

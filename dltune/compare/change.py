@@ -17,7 +17,7 @@ Verdict = Literal["slower", "faster", "noise", "too few samples"]
 
 class Change(msgspec.Struct, frozen=True):
     """`a` and `b` in seconds; `ratio` is b / a, between `low` and `high` with what confidence the
-    comparison says (None: too few samples to tell)."""
+    comparison says (None: too few samples)."""
 
     a: float
     b: float
@@ -45,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def differences(a: Mapping[str, object], b: Mapping[str, object]) -> tuple[Difference, ...]:
-    """Of the facts of A and of B, those that differ."""
+    """Facts that differ between A and B."""
     return tuple(
         Difference(what, _text(value), _text(b[what]))
         for what, value in a.items()

@@ -1,6 +1,6 @@
-"""How much a ratio of two medians may differ from 1 by noise alone.
+"""Bound on the difference from 1 of a ratio of two medians by noise alone.
 
-Of an op, a profile keeps the median of a few runs and their spread (half the interquartile range
+A profile keeps for each op the median of a few runs and their spread (half the interquartile range
 over the median). Its standard deviation follows from the spread as for normal noise, with the
 expected quartiles of so few samples (Blom, Statistical Estimates and Transformed Beta-Variables,
 1958), and the standard error of the median from that (sigma * sqrt(pi / 2 / n)). What this does not
@@ -26,9 +26,9 @@ from dltune.stats.student import t_quantile
 
 # half the interquartile range of a normal distribution, in sigmas
 QUARTILE = 0.6745
-# of all ops that did not change, one may be called changed so often
+# of all ops that did not change, an op can be called changed so often
 FALSE_ALARM = 0.05
-# fewer runs tell nothing of their spread
+# fewer runs do not show their spread
 LEAST_SAMPLES = 3
 # ops from which on their ratios say how much the machine's own changes do
 LEAST_OPS = 10
@@ -112,6 +112,6 @@ def _error(pair: Pair, floors: tuple[float, float]) -> float:
 
 def _sigma(of: OpTime | Samples) -> float:
     """Standard deviation over the median."""
-    # the upper quartile's place among the sorted samples, and what is expected there
+    # the upper quartile's place among the sorted samples, and the value expected there
     rank = 1 + 0.75 * (of.samples - 1)
     return of.spread / statistics.NormalDist().inv_cdf((rank - 0.375) / (of.samples + 0.25))

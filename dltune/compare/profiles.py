@@ -1,4 +1,4 @@
-"""Two profiles, op by op: what takes more or less of a round of the steps."""
+"""Two profiles, op by op: ops that take more or less of a round of the steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dltune.schemas.profile import (
 
 
 class OpChange(msgspec.Struct, frozen=True):
-    """An op at the case that is told of: its change of one run, at `threads` and `placement`.
+    """An op at the reported case: its change of one run, at `threads` and `placement`.
 
     `effect`: seconds that all its runs of a round take more in B than in A, by its own times and
     counts. `spread_a` and `spread_b` as in `OpTime`. `cases`: how many cases both measured, and
@@ -91,9 +91,9 @@ def compare_files(*paths: Path) -> Comparison:
 
 
 def compare(a: Profile, b: Profile) -> Comparison:
-    """What changed from A to B.
+    """Changes from A to B.
 
-    An op is told of at the most threads that both measured: what a step runs at is near that, on a
+    An op is reported at the most threads that both measured: a step runs near that, on a
     machine whose cores are used. The verdict on it is from that case; the other cases are counted.
     """
     in_a, in_b = ({op.key: op for op in profile.ops} for profile in (a, b))
@@ -130,7 +130,7 @@ def _facts(profile: Profile) -> dict[str, object]:
 
 
 def _steps(a: Sequence[Step], b: Sequence[Step]) -> Iterator[StepChange]:
-    """Steps of the same graph; of those whose graph is not there, the ones in the same place."""
+    """Steps of the same graph; of steps whose graph is missing, the steps in the same place."""
     by_graph = {step.signature: step for step in b}
     in_a = {step.signature for step in a}
     rest = iter([step for step in b if step.signature not in in_a] if len(a) == len(b) else ())
@@ -168,7 +168,7 @@ def _ops(common: Sequence[tuple[Op, Op]]) -> list[OpChange]:
 
 
 def _op(a: Op, b: Op, cases: Sequence[tuple[OpTime, OpTime, Change]]) -> OpChange:
-    # of the most threads the placement that is faster in A: what a plan would take
+    # of the most threads the placement that is faster in A: a plan would take it
     one, other, change = max(cases, key=lambda case: (case[0].threads, -case[0].median))
     verdicts = Counter(found.verdict for _, _, found in cases)
     return OpChange(
