@@ -37,15 +37,16 @@ _CONTROL_FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"
 # what waits for others, by the beginning of its type
 _FROM_ELSEWHERE = ("Recv", "HostRecv", "Collective", "Horovod")
 LARGEST = 5  # tensors that are named
-# of the budgets between the least and the one that asks for nothing
+# of the budgets between the least and the budget that asks for nothing
 HALVINGS = 8
 PARTS = 200  # of a step, for each of which the most bytes are reported
 MOST_EXAMPLES = 2**24
-# how often a selection is tried for what kernels write over, and which part of a budget may be left
+# how often a selection is tried for inputs that kernels write over, and which part of a budget can
+# be left
 TRIES = 3
 NEAR = 0.01
 _PAGE = 4096  # bytes
-MIXES = 3  # of computing again and offloading, beside offloading alone
+MIXES = 3  # of computing again and offloading, in addition to offloading alone
 
 
 @dataclass(frozen=True)
@@ -316,7 +317,7 @@ def _selected(found: MeasuredStep, room: int) -> Selection:
     """Kernels find more or less to write over than in the order that was measured: as much is asked
     for as makes what they need come near to `room`. Raises BudgetTooSmall."""
     best: Selection | None = None
-    low = high = None  # what was asked for too little or with room left, and too much
+    low = high = None  # budgets asked for: too little or with room left, and too much
     asked, tries, less = room, 0, _PAGE
     while best is None or tries < TRIES:
         tries += 1

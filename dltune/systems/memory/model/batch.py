@@ -63,7 +63,7 @@ def batched(profile: Profile, step: Step, found: MeasuredStep) -> Batched:
     grows = np.zeros(len(tensors), np.bool_)
     for tensor, shape in shapes.items():
         grows[tensor] = _holds_examples(shape, batch, channels) and shape.shape not in parameters
-    # what a kernel takes beside, its node's last tensor, with what it reads
+    # a kernel's further memory, its node's last tensor, grows with its inputs
     last = np.bincount(tensors.producer, minlength=len(ops)).cumsum() - 1
     for number, row in enumerate(found.graph.reads.lists):
         if step.nodes[number].scratch and grows[row].any():

@@ -155,7 +155,7 @@ class _Steps:
         over = np.flatnonzero(level > self.budget)
         worst: dict[int, int] = {}
         for at in over[np.argsort(-level[over], kind="stable")].tolist():
-            # within a gap: the first run that ends it, and the one before
+            # within a gap: the first run that ends it, and the run before
             for one in (first[at] + again[at], first[at]):
                 worst.setdefault(min(int(one), len(self.order) - 1), at)
         return _apart(list(worst))

@@ -17,7 +17,7 @@ from dltune.simulate.graph.csr import CSR
 from dltune.simulate.graph.step_graph import StepGraph, Tensors
 from dltune.simulate.networks.layer import FLOAT, Layer, Network
 
-# whose gradient reads what the layer had read, and what it gave out
+# kinds whose gradient reads the layer's input, and its output
 _INPUT = frozenset({"conv", "dense", "batch_norm", "relu", "lrn", "max_pool", "avg_pool"})
 _OUTPUT = frozenset({"relu", "lrn", "max_pool", "avg_pool", "dropout", "softmax"})
 _IN_PLACE = frozenset({"relu", "lrn", "softmax"})

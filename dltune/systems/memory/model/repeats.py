@@ -312,6 +312,6 @@ def _numbered(
             if read.row is not None:
                 there, other = cut + read.ahead, numbered[read.row]
                 if there + 1 < min(other) or there > max(other):
-                    return None  # a copy would read of what is before all blocks, or behind
+                    return None  # a copy would read nodes before all blocks, or behind
     blocks = Counter(map(len, numbered)).most_common(1)[0][0]
     return Repeat(numbered, like, cut, blocks)

@@ -169,7 +169,7 @@ def _retained(runs: _Runs, budget: int, variables: Sequence[tuple[int, int, int]
                     model.add_implication(pick, source.there)
                     model.add(source.at < run.at).only_enforce_if(pick)
                     model.add(source.until[tensor] > run.at).only_enforce_if(pick)
-                    # views keep what they are of; of several in one memory the first is viewed
+                    # views keep their base; of several in one memory the first is viewed
                     views = [one for one in run.until if alias[one] == alias[tensor]]
                     for view in views:
                         model.add(source.until[tensor] >= run.until[view]).only_enforce_if(pick)
