@@ -11,7 +11,8 @@ from dltune.plan.settings.setting import Circumstances, Means, Setting
 
 
 def _ranks_values(here: Circumstances) -> tuple[str, ...]:
-    """As many as NUMA nodes, as sockets, and the powers of two up to one a core."""
+    """Return the NUMA nodes, the sockets, and the powers of two up to one a core, as counts of
+    ranks."""
     own = launcher.ranks(here.command)
     cores = len(here.machine.cores)
     counts = [len({core.numa for core in here.machine.cores}), here.machine.sockets]

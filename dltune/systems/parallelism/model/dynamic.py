@@ -106,7 +106,8 @@ def sums(problem: Problem) -> Sums:
 
 def least(summed: Sums, blocks: Sequence[str]) -> tuple[tuple[int, ...], bool]:
     """Return the places of the configurations with the least sum, and True if nothing was settled
-    before the rest; operators of one of the `blocks` (empty: none shared) can have to be alike."""
+    before the rest; if necessary, operators of one of the `blocks` (empty: a separate block) are
+    made alike."""
     kernel = _Kernel(summed)
     exact = True
     while kernel.own:

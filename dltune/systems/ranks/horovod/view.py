@@ -98,7 +98,8 @@ def _watched(report: Horovod) -> Iterator[Piece]:
 
 
 def _parts(rank: Rank, most: float) -> list[tuple[str, float]]:
-    """Shares of the busiest rank's time; what ended threads took between looks is the rest."""
+    """Return shares of the busiest rank's time; the rest is time of threads that ended between
+    samples."""
     parts = []
     for role in ROLES:
         cpu = sum(thread.cpu for thread in rank.threads if thread.role == role)

@@ -1,4 +1,4 @@
-"""Inside a rank of a Horovod job: what the plan's section on Horovod says, and what came of it.
+"""Inside a rank of a Horovod job: the orders of the plan's section on Horovod, and their outcome.
 
 Only the standard library is used at import; stock Horovod is wrapped, not changed: `hvd.init()`
 gets its settings and cores, and a call that reduces gradients the plan's bins.
@@ -22,7 +22,7 @@ from typing import Any
 
 _TASKS = Path("/proc/self/task")
 _LONGEST_ERROR = 400
-# of what Horovod 0.28 is asked when it is to reduce gradients, what the plan's way must know
+# arguments of Horovod 0.28's calls to reduce gradients that the plan's way must know
 _ASKED = {
     *("name", "op", "device_dense", "device_sparse", "compression", "sparse_as_dense"),
     *("gradient_predivide_factor", "groups", "process_set"),
@@ -58,7 +58,7 @@ def start(
 
 
 class Rank:
-    """What this rank was told to do: `orders` is the answer's part on Horovod, {} without one."""
+    """The orders of this rank: `orders` is the answer's part on Horovod, {} without one."""
 
     def __init__(self, orders: dict[str, Any], bound: Sequence[int], tell: Tell) -> None:
         self._orders = orders
@@ -66,7 +66,8 @@ class Rank:
         self._tell = tell
 
     def wrap_init(self, basics: ModuleType) -> None:
-        """Once horovod.common.basics is imported, on which every framework's `init` stands."""
+        """Wrap `init` once horovod.common.basics is imported, which every framework's `init`
+        uses."""
         cls = basics.HorovodBasics
         init = cls.init
 
@@ -190,7 +191,7 @@ class Rank:
         self._tell({"type": "reduction", "pid": os.getpid(), **what})
 
     def _tell_of_errors(self) -> None:
-        """An error that ends this rank is told before its end reaches the other ranks."""
+        """Report an error that ends this rank before its end reaches the other ranks."""
         hook, owner = sys.excepthook, os.getpid()
 
         def heard(
@@ -206,7 +207,8 @@ class Rank:
 
 
 def end_quietly(launch: Any) -> None:
-    """A launcher that a signal has told to end its ranks does not end with a traceback about it.
+    """Keep a launcher that a signal has asked to end its ranks from ending with a traceback about
+    it.
 
     Once horovod.runner.launch is imported. With gloo it takes the signals itself, and keeps an
     event of it; with MPI an interrupt becomes the exit code of its mpirun.
@@ -268,7 +270,7 @@ def _reduction(
                 mine = [gradients[places[member]] for member in members]
                 if elements:
                     mine = [tf.reshape(mine[0], [-1])[slice(*elements)]]
-                # submitted once the one before has come back, else ops that are ready at one time
+                # submitted once the previous bin has come back, else ops that are ready at one time
                 # are run, and bins submitted, in any order
                 with tf.control_dependencies(before):
                     results = hvd._grouped_allreduce_cond(
@@ -349,21 +351,21 @@ def _bins(
 
 
 def _process_sets(comm: Any = None, process_sets: Any = None) -> bool:
-    """Whether `hvd.init()` with these arguments makes process sets, or some may come later."""
+    """True if `hvd.init()` with these arguments makes process sets, or some can come later."""
     if process_sets or isinstance(comm, (list, tuple)):
         return True
     return os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") != "0"
 
 
 def _threads() -> set[int]:
-    # one list may lack a thread, after one that ended meanwhile (dltune.system.proc.threads)
+    # one list can lack a thread, after a thread that ended meanwhile (dltune.system.proc.threads)
     return {int(task.name) for _ in range(3) for task in _TASKS.iterdir()}
 
 
 def _age(thread: int) -> tuple[int, int]:
     """Threads sort by their start: the background thread makes all others that `init` adds."""
     with contextlib.suppress(OSError):
-        # the command's name stands in parentheses and may hold spaces
+        # the command's name is in parentheses and can hold spaces
         return int((_TASKS / f"{thread}/stat").read_text().rpartition(")")[2].split()[19]), thread
     return sys.maxsize, thread
 
@@ -375,7 +377,7 @@ def _shorten_slice(thread: int) -> float | None:
         return None
     call = ctypes.CDLL(None).syscall
     data = ctypes.create_string_buffer(_ATTRIBUTES.size)
-    # of SCHED_OTHER alone: what has another policy was given it on purpose
+    # of SCHED_OTHER alone: a thread with another policy was given it on purpose
     if call(numbers[1], thread, data, _ATTRIBUTES.size, 0) or _ATTRIBUTES.unpack(data.raw)[1]:
         return None
     nice = _ATTRIBUTES.unpack(data.raw)[3]
@@ -386,7 +388,7 @@ def _shorten_slice(thread: int) -> float | None:
 
 
 def _mpi_version() -> str | None:
-    """What the MPI library that is loaded says of itself."""
+    """Return the version line of the loaded MPI library."""
     found = re.search(r"\S*/libmpi\.so\S*", Path("/proc/self/maps").read_text())
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """Inside the job's Python: models of DistributedDataParallel's get the buckets of a plan, or all
 models one size of them.
 
-By arguments of its own: a limit for each bucket where this PyTorch has that, or one for all.
+By DDP's arguments: a limit for each bucket where this PyTorch has that, or one for all.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _give_size(report: Report, given: inspect.BoundArguments) -> None:
 def _at_each_model(
     torch: Any, before: Callable[[inspect.BoundArguments], Callable[[], None] | None]
 ) -> None:
-    """`before` may change the arguments that a model of DistributedDataParallel's is made with;
-    what it returns is called once that is there."""
+    """Call `before` for each model; it can change the arguments that a model of
+    DistributedDataParallel's is made with. Its result is called once the model is there."""
     kind = torch.nn.parallel.DistributedDataParallel
     plain = kind.__init__
     signature = inspect.signature(plain)
@@ -94,7 +94,7 @@ class _Buckets:
 
     def _order(self, given: inspect.BoundArguments) -> Callable[[], None] | None:
         sizes: list[int] = []
-        with contextlib.suppress(Exception):  # of what has no sizes yet DDP says so
+        with contextlib.suppress(Exception):  # DDP itself reports a model that has no sizes yet
             sizes = _gradients(given.arguments["module"])
         limits = self._planned.get(tuple(sorted(sizes)))
         if limits is None:
@@ -127,7 +127,8 @@ class _Buckets:
         return ""
 
     def _step_ended(self, *_: Any) -> None:
-        """DDP makes its buckets anew before its second step, and says so a step later."""
+        """Report the buckets. DDP makes its buckets again before its second step, and says so a
+        step later."""
         for model, steps in list(self._unknown.items()):
             told = ""
             with contextlib.suppress(Exception):  # what it says is not PyTorch's to promise

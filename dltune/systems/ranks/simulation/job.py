@@ -1,7 +1,7 @@
-"""What is simulated: a training step on each rank, its cores, the network, Horovod's settings.
+"""The simulated parts: a training step on each rank, its cores, the network, Horovod's settings.
 
 All times are seconds, sizes bytes. Each rank has a background thread; ranks that share cores form a
-pool (a node, or a single rank that is bound to its own cores).
+pool (a node, or a single rank that is bound to separate cores).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Phase:
 
 @dataclass(frozen=True)
 class Update:
-    """What a rank computes once all of `tensors` have been reduced, such as an optimizer's step for
-    a variable: `seconds` on `threads` cores, after its phases, one after another as they can."""
+    """The work of a rank once all of `tensors` have been reduced, such as an optimizer's step for a
+    variable: `seconds` on `threads` cores, after its phases, one after another as they can."""
 
     seconds: float
     threads: float
@@ -53,8 +53,8 @@ class Pool:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How much of a core the background thread wants while it waits for the other ranks, and while
-    it transfers. `wakes`: it sleeps while it waits, and must be woken."""
+    """The share of a core that the background thread wants while it waits for the other ranks, and
+    while it transfers. `wakes`: it sleeps while it waits, and must be woken."""
 
     synchronizing: float
     transferring: float
@@ -149,8 +149,8 @@ class Job:
 
 
 def cut(job: Job, pieces: Mapping[int, Sequence[int]]) -> Job:
-    """The same with some tensors in `pieces` of so many bytes: each a tensor of its own, put
-    together when all have come. They have the place of their tensor, so that those behind have
+    """Return the same job with some tensors in `pieces` of so many bytes: each a separate tensor,
+    put together when all have come. They have the place of their tensor, so that those behind have
     other numbers."""
     if not pieces:
         return job

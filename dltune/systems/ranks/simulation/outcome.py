@@ -1,4 +1,4 @@
-"""What a simulation tells."""
+"""The result of a simulation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-# What a rank does: its background thread sleeps, oversleeps (should run and does not), waits for
-# the other ranks, transfers; the rank computes, reads its next batch.
+# Activities of a rank: its background thread sleeps, oversleeps (should run and does not), waits
+# for the other ranks, transfers; the rank computes, reads its next batch.
 Doing = Literal["sleep", "oversleep", "wait", "transfer", "compute", "input"]
 DOINGS: tuple[Doing, ...] = ("sleep", "oversleep", "wait", "transfer", "compute", "input")
 
@@ -24,15 +24,16 @@ class Slice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the counted steps alone (warm-up left out); means over ranks and steps, in seconds.
+    """Figures of the counted steps alone (warm-up left out); means over ranks and steps, in
+    seconds.
 
     `steps`: from one step's last transfer to the next one's. `compute`: until a rank's last tensor
-    was ready; `slowest`: until that of the last rank was. What is left of a step is what its
-    background threads made it wait; `transfer`: of that or under it, collectives under way.
-    `background`: CPU seconds per second of one background thread.
-    `cycles` of a rank, of which in `empty` nothing was transferred; a wake-up for a bin is a cycle.
-    `batches`: collectives of gradients. `oversleep`: mean and worst of a thread that had slept, its
-    number in `sleeps`. `slices`: what the drawn ranks did.
+    was ready; `slowest`: until that of the last rank was. The rest of a step is the wait for its
+    background threads; `transfer`: of that or under it, collectives under way. `background`: CPU
+    seconds per second of one background thread. `cycles` of a rank, of which in `empty` nothing was
+    transferred; a wake-up for a bin is a cycle. `batches`: collectives of gradients. `oversleep`:
+    mean and worst of a thread that had slept, its number in `sleeps`. `slices`: activities of the
+    drawn ranks.
     """
 
     method: str

@@ -1,4 +1,5 @@
-"""What simulated ranks did, for Perfetto and chrome://tracing (Chrome's JSON trace format)."""
+"""The activity of simulated ranks, for Perfetto and chrome://tracing (Chrome's JSON trace
+format)."""
 
 from __future__ import annotations
 

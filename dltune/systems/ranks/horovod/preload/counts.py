@@ -1,4 +1,4 @@
-"""What the preloaded library left behind: one file per background thread."""
+"""Files of the preloaded library: one per background thread."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import msgspec
 
 
 class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one background thread did from its first cache synchronisation to Horovod's shutdown.
+    """Counts of one background thread from its first cache synchronisation to Horovod's shutdown.
 
     `seconds` between the two, `cpu` those on a core, `wait` those in the run queue (None when the
-    kernel does not tell). `cycles` are cache synchronisations. `tests` of non-blocking collectives
-    and of agreements, `sleeps` between them with `slept` seconds in all. Of `agreements` on the
-    least sleep, `shortened` cut this thread's own sleep short, by `saved` seconds in all.
+    kernel does not report it). `cycles` are cache synchronisations. `tests` of non-blocking
+    collectives and of agreements, `sleeps` between them with `slept` seconds in all. Of
+    `agreements` on the least sleep, `shortened` cut this thread's sleep short, by `saved` seconds
+    in all.
     """
 
     rank: int

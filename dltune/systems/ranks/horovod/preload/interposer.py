@@ -1,4 +1,5 @@
-"""The preloaded library: built for the job's MPI at first use, and the variables it is told by."""
+"""The preloaded library, built for the job's MPI at first use, and the variables that control
+it."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ SCOPE = (
 
 
 def build(launcher: Path | None = None, on_build: Callable[[], None] | None = None) -> Path:
-    """The library for the MPI of a job that is started with `launcher` (its mpirun), else for that
-    of the mpicc on PATH; $MPICC goes before both. Built when it is not in the cache, which
-    `on_build` is told of.
+    """Return the library for the MPI of a job that is started with `launcher` (its mpirun), else
+    for that of the mpicc on PATH; $MPICC goes before both. Built when it is not in the cache;
+    `on_build` is called first.
 
     Raises DltuneError without that MPI's mpicc and mpi.h or a C++ compiler, or when it cannot be
     built.
@@ -50,9 +51,10 @@ def build(launcher: Path | None = None, on_build: Callable[[], None] | None = No
 def variables(
     library: Path, sleeps: Sleeps | None, environment: Mapping[str, str], counts: Path | None = None
 ) -> dict[str, str]:
-    """What to set for every rank, in addition to `environment`, whose own LD_PRELOAD is kept.
+    """Return the variables to set for every rank, in addition to `environment`, whose LD_PRELOAD is
+    kept.
 
-    `counts`: the folder for what each rank did. Without `sleeps` Horovod is only counted.
+    `counts`: the folder for the counts of each rank. Without `sleeps` Horovod is only counted.
     """
     preloaded = [str(library), *filter(None, environment.get("LD_PRELOAD", "").split(":"))]
     chosen = {"LD_PRELOAD": ":".join(dict.fromkeys(preloaded)), "DLTUNE_NODE": socket.gethostname()}
@@ -70,7 +72,7 @@ def variables(
 def _mpicc(launcher: Path | None) -> list[str]:
     if chosen := os.environ.get("MPICC"):
         return shlex.split(chosen)
-    # not resolved: a link to mpirun stands in the folder of its own mpicc or of none
+    # not resolved: a link to mpirun is in the folder of the matching mpicc or of none
     beside = (launcher.parent, launcher.resolve().parent) if launcher else ()
     for folder in beside or (None,):  # None: PATH
         if mpicc := shutil.which("mpicc", path=folder):
@@ -84,7 +86,8 @@ def _mpicc(launcher: Path | None) -> list[str]:
 
 
 def _compile_flags(mpicc: list[str]) -> list[str]:
-    """The folders of its headers: Open MPI tells by --showme:compile, MPICH and Intel by -show."""
+    """Return the folders of its headers: Open MPI prints them for --showme:compile, MPICH and Intel
+    for -show."""
     # a preloaded library must not reach the compiler
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     said = ""
@@ -108,7 +111,7 @@ def _compile_flags(mpicc: list[str]) -> list[str]:
 
 
 def _header_digest(flags: list[str]) -> str:
-    """Of mpi.h, which holds the MPI's version and all that a build depends on."""
+    """Return the digest of mpi.h, which holds the MPI's version and all that a build depends on."""
     folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
     for folder in (*folders, Path("/usr/include")):
         if (header := folder / "mpi.h").is_file():

@@ -34,7 +34,7 @@ def recording(path: Path) -> Recording:
                 with gzip.open(raw) as unpacked:
                     truncated = _feed(unpacked, requests)
             else:
-                # Horovod may be writing: what it adds comes over the end that was there
+                # Horovod can be writing: its additions come over the end that was there
                 truncated = _feed(raw, requests, os.fstat(raw.fileno()).st_size)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UsageError(

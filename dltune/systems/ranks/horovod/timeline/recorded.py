@@ -12,7 +12,7 @@ class Negotiation:
     """From `start`, when the first rank's request was seen, to `end`, when all ranks had theirs.
 
     Seconds since the timeline began. `last`: the ranks that came in the last pass, if not all came
-    in one; None where the cache answered, which does not tell ranks apart.
+    in one; None where the cache answered, which does not distinguish ranks.
     """
 
     tensor: str
@@ -26,7 +26,7 @@ class Negotiation:
 class Batch:
     """One collective: the tensors that travelled together, in their order.
 
-    Seconds since the timeline began. `bytes` is None where the operation told no shapes.
+    Seconds since the timeline began. `bytes` is None where the operation recorded no shapes.
     `transfer`: the collective alone, in seconds; `sent`: when it began.
     """
 
@@ -45,7 +45,7 @@ class Recording:
     """A timeline, as it was recorded.
 
     `began`: Unix time of its zero. `cycles`: when each cycle started (none without
-    HOROVOD_TIMELINE_MARK_CYCLES). `sizes`: bytes of each tensor whose shape was told.
+    HOROVOD_TIMELINE_MARK_CYCLES). `sizes`: bytes of each tensor whose shape was recorded.
     """
 
     path: Path

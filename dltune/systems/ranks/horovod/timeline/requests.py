@@ -1,13 +1,13 @@
-"""Horovod's own record of what its background thread did (HOROVOD_TIMELINE), read.
+"""Reader of Horovod's record of its background thread (HOROVOD_TIMELINE).
 
 Chrome's trace format, as timeline.cc of Horovod 0.28 writes it: each tensor is a "process", times
 are whole microseconds. Only the coordinator (rank 0) writes, yet collectives are the same on all
-ranks by Horovod's protocol, so what was fused tells for every rank. Its writer busy-waits; what it
-has not written when Horovod shuts down is lost: the file then ends whole, but early.
+ranks by Horovod's protocol, so the fused tensors are those of every rank. Its writer busy-waits.
+Records not yet written when Horovod shuts down are lost: the file then ends whole, but early.
 
 A request's life: negotiation (NEGOTIATE_...), with a mark for each rank that joined unless all
-ranks had it in their response cache, which answers without; then the operation (ALLREDUCE), in
-which lie copies into and out of the fusion buffer and the collective itself (MPI_ALLREDUCE).
+ranks had it in their response cache, which answers without; then the operation (ALLREDUCE), which
+contains copies into and out of the fusion buffer and the collective itself (MPI_ALLREDUCE).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 
 from dltune.systems.ranks.horovod.timeline.recorded import Batch, Negotiation, Recording
 
-# Records of one pass over the ranks' requests are written one after another; passes lie at least
-# a cycle apart, unless something else was recorded between them.
+# Records of one pass over the ranks' requests are written one after another; passes are at least a
+# cycle apart, unless something else was recorded between them.
 _PASS_GAP = 0.5e-3  # seconds
 
 # Parts of an operation that are not the collective (common.h).
@@ -176,7 +176,7 @@ class Requests:
         elif tensor.state == "activity":
             tensor.state = "operation"
             batch = tensor.batch
-            # a fused batch tells the same of each of its tensors
+            # a fused batch records the same for each of its tensors
             if batch and tensor.activity not in _AROUND and batch.tensors[0] == tensor.name:
                 batch.transfer += now - tensor.since
                 if batch.sent is None:

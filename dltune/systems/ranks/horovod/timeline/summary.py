@@ -1,4 +1,4 @@
-"""What a timeline comes to: cycles, negotiations, batches, and what each tensor waited for."""
+"""Summary of a timeline: cycles, negotiations, batches, and the waiting times of each tensor."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from dltune.systems.ranks.schemas.horovod import (
 CYCLE_TIME = 1e-3  # seconds; HOROVOD_CYCLE_TIME when it is not set (operations.cc of 0.28)
 _WARM_UP = 5  # steps
 _LIBRARIES: dict[str | None, Controller] = {"MPI": "mpi", "GLOO": "gloo"}
-_ENOUGH, _MANY = 40, 10  # collectives, and times as large, to tell latency from bandwidth
+_ENOUGH, _MANY = 40, 10  # collectives, and times as large, to separate latency from bandwidth
 
 
 def read(path: Path, *, cycle_time: float = CYCLE_TIME) -> Timeline:
-    """What a timeline tells, summed up. `cycle_time`: HOROVOD_CYCLE_TIME in seconds, which is not
+    """Return the summary of a timeline. `cycle_time`: HOROVOD_CYCLE_TIME in seconds, which is not
     in the file.
 
     Raises UsageError when the file cannot be read, is empty or is no Horovod timeline.
@@ -42,7 +42,7 @@ def read(path: Path, *, cycle_time: float = CYCLE_TIME) -> Timeline:
 
 
 def summary(record: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
-    """As `read`, from a recording."""
+    """Return the same as `read`, from a recording."""
     queued = list(_queues(record))
     waited = _by_tensor(queued)
     agreed = _by_tensor((n.tensor, n.end - n.start) for n in record.negotiations)
@@ -91,7 +91,7 @@ def _queues(record: Recording) -> Iterator[tuple[str, float]]:
     for batch in record.batches:
         for tensor in batch.tensors:
             ends = agreed[tensor]
-            # an operation whose negotiation was not recorded stands before those that were
+            # an operation whose negotiation was not recorded comes before those that were
             if ends and ends[-1] <= batch.start:
                 end = ends.pop()
                 if batch.sent is not None:
@@ -107,10 +107,11 @@ def _step(batches: Sequence[Batch]) -> Distribution | None:
 
 
 def _cost(batches: Sequence[Batch]) -> TransferCost | None:
-    """From the fastest tenth of the smaller half of collectives, and, for each byte beyond, from
-    the fastest twentieth of the largest quarter.
+    """Return the cost from the fastest tenth of the smaller half of collectives, and, for each byte
+    beyond, from the fastest twentieth of the largest quarter.
 
-    Most wait for a rank that is late, or for a core: what is left when none does is the network.
+    Most wait for a rank that is late, or for a core: the time that remains when none does is the
+    network's.
     """
     sized = sorted((batch.bytes, batch.transfer) for batch in batches if batch.bytes)
     if len(sized) < _ENOUGH:
@@ -120,7 +121,7 @@ def _cost(batches: Sequence[Batch]) -> TransferCost | None:
     latency = math.fsum(fastest) / len(fastest)
     large = sized[-(len(sized) // 4) :]
     if large[0][0] <= _MANY * sized[0][0]:
-        return TransferCost(latency, 0.0)  # all alike: what of it is for the bytes cannot be told
+        return TransferCost(latency, 0.0)  # all alike: the part that is for the bytes is unknown
     each = sorted(max(0.0, seconds - latency) / size for size, seconds in large)
     return TransferCost(latency, each[len(each) // 20])
 
@@ -138,8 +139,8 @@ def _cycles(record: Recording, setting: float) -> Cycles | None:
     before = [bisect_left(sent, start) for start in starts]
     periods = [after - start for start, after in itertools.pairwise(starts)]
     idle = [periods[i] for i in range(len(periods)) if before[i] == before[i + 1]]
-    # A cycle that took longer than the setting did not sleep; an idle one can only have waited for
-    # another rank. Both are late by the same amount, and the marks do not tell them apart.
+    # A cycle that took longer than the setting did not sleep; an idle cycle can only have waited
+    # for another rank. Both are late by the same amount, and the marks do not distinguish them.
     late = [max(0.0, period - setting) for period in idle]
     return Cycles(
         setting=setting,

@@ -1,4 +1,4 @@
-"""What a watch saw of ranks, as the document tells it."""
+"""A watch's observations of ranks, as a document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUILD = (
 def assemble(
     watch: Watch, command: Sequence[str], timeline: Timeline | None, partial: bool
 ) -> Horovod:
-    """The document of a watch, with what follows from it. Raises UsageError when it saw no rank."""
+    """Return the document of a watch, with its findings. Raises UsageError when it saw no rank."""
     seen = watch.of_job()
     if not seen:
         raise nothing(watch)
@@ -124,7 +124,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         evidence.append("init")
     if seen.stack:
         evidence.append("stack" if seen.cycles else "name")
-    # what a rank says of its end comes before the end
+    # a rank's message about its end comes before the end
     failed = watch.failed.get(seen.pid)
     failed_at = failed.at if failed else seen.ended_at or 0.0
     own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
@@ -181,7 +181,7 @@ def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) ->
         name=name,
         role=role,
         cpu=used.cpu / seconds,
-        # the scheduler counts nanoseconds, but tells user and system in ticks
+        # the scheduler counts nanoseconds, but reports user and system in ticks
         user=used.cpu * (used.stat.user / ticks if ticks else 1.0) / seconds,
         system=used.cpu * (used.stat.kernel / ticks if ticks else 0.0) / seconds,
         wait=None if used.queued is None else used.queued / seconds,

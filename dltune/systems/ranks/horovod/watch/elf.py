@@ -1,4 +1,4 @@
-"""Where functions lie in a shared library: its symbol tables and its segments (ELF, 64 bits)."""
+"""Addresses of functions in a shared library: its symbol tables and its segments (ELF, 64 bits)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Image:
-    """`segments`: (offset in the file, address as linked) of what is loaded. `local`: functions of
-    the full symbol table, which strip(1) takes away; `exported`: those that others may call."""
+    """`segments`: (offset in the file, address as linked) of the loaded parts. `local`: functions
+    of the full symbol table, which strip(1) takes away; `exported`: those that others can call."""
 
     segments: tuple[tuple[int, int], ...]
     local: tuple[Symbol, ...]

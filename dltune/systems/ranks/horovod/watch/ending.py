@@ -1,7 +1,8 @@
-"""When a process that is not one's own child ended, and how.
+"""When a process that is not a child of this process ended, and how.
 
-A pidfd tells the moment. The exit code stands in the zombie's stat (to who may trace it), and from
-Linux 6.15 on the pidfd keeps it after another process has taken the zombie away.
+A pidfd gives the moment. The exit code is in the zombie's stat (for processes with permission to
+trace it), and from Linux 6.15 on the pidfd keeps it after another process has taken the zombie
+away.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Ending:
         return self._handle
 
     def ended(self) -> bool:
-        """Whether it has; `code` is then its exit code, or the signal that ended it as a negative
-        number, as soon as the kernel tells it."""
+        """True if it has; `code` is then its exit code, or the signal that ended it as a negative
+        number, as soon as the kernel reports it."""
         ready, _, _ = select.select([self._handle], [], [], 0)
         if ready and self.code is None:
             status = self._of_zombie()

@@ -1,11 +1,11 @@
-"""Ranks that hang, told from those that wait for them.
+"""Ranks that hang, apart from those that wait for them.
 
-All ranks meet in every collective, so one that does not come keeps all. Its background thread has
-stopped while others' go on, or is stopped itself; or all cycle in vain, or rest, as PyTorch's do,
-because its Python has handed in no gradients: then the others' main threads wait within TensorFlow
-or PyTorch, and its own does not. Where all main threads wait there, one of its ops may stand in
-Python (`tf.py_function`). Python's frames tell them apart; a thread's C++ stack holds addresses of
-calls that returned long ago, too.
+All ranks meet in every collective, so a rank that does not come keeps all. Its background thread
+has stopped while others' go on, or is stopped itself; or all cycle in vain, or rest, as PyTorch's
+do, because its Python has handed in no gradients: then the others' main threads wait within
+TensorFlow or PyTorch, and its main thread does not. Where all main threads wait there, one of its
+ops can be blocked in Python (`tf.py_function`). Python's frames distinguish these cases; a thread's
+C++ stack holds addresses of calls that returned long ago, too.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _STATES = {
 # a page read back from storage is such a sleep too, and over before this many seconds have passed
 _SLEEPS_ON = 0.2
 
-# ranks that are looked at side by side: a look starts a process, which wants little of a core
+# ranks that are sampled in parallel: a sample starts a process, which wants little of a core
 LOOKS_AT_ONCE = 8
 # code that waits for gradients; a DataLoader waits for its workers
 _RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod|torch(?!/utils/data/))/")
 
 
 class _Stand(NamedTuple):
-    """Where the Python of a rank that does nothing stands: outside TensorFlow, or in an op of its
-    own within it. `line`: the innermost that is the job's."""
+    """The place of the Python of a rank that does nothing: outside TensorFlow, or in one of its ops
+    within it. `line`: the innermost that is the job's."""
 
     where: Literal["outside", "within"]
     line: str | None
@@ -70,9 +70,10 @@ class Seen(Protocol):
 
 
 def hung(seen: Sequence[Seen]) -> dict[int, str]:
-    """Of each rank (by its pid) that the others wait for: what shows it.
+    """Return, for each rank (by its pid) that the others wait for, the evidence.
 
-    None hangs beside one that has ended: its launcher, which may take its time, ends the others.
+    None hangs next to a rank that has ended: its launcher, which can take its time, ends the
+    others.
     """
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:
@@ -93,7 +94,7 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
             for rank in alive
             if rank.pid in stopped and not (rank.progress.cycling or rank.progress.working)
         }
-    # of PyTorch's several threads another one may send while this one rests
+    # another of PyTorch's several threads can send while this thread rests
     if any(rank.progress.working for rank in alive if not rank.cycles):
         return {}
     still = [rank for rank in alive if not _at_it(rank)]
@@ -116,8 +117,8 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
 
 
 def still_hung(told: dict[int, str], seen: Sequence[Seen]) -> dict[int, str]:
-    """What `hung` says now, and of what it has `told` the ranks that are not at work again: a look
-    may come while a thread runs, and shows no stack then."""
+    """Return the present result of `hung`, and of the ranks in `told` those that are not at work
+    again: a sample can come while a thread runs, and shows no stack then."""
     found = hung(seen)
     for rank in seen:
         if rank.pid in told and rank.ended_at is None and not rank.progress.at_work_again:
@@ -160,7 +161,8 @@ def _stands(pid: int) -> _Stand | None:
 
 
 def _waits(frames: Sequence[Frame]) -> bool:
-    """Whether TensorFlow, Horovod or PyTorch is the innermost but for Python's own library."""
+    """True if TensorFlow, Horovod or PyTorch is the innermost, apart from Python's standard
+    library."""
     called = (frame for frame in frames if not STANDARD_LIBRARY.search(frame.filename))
     innermost = next(called, None)
     return innermost is not None and bool(_RUNTIME.search(innermost.filename))

@@ -1,9 +1,9 @@
-"""Horovod's native library in a process that runs: which it is, and where its background loop lies.
+"""Horovod's native library in a running process: its file, and the address of its background loop.
 
-The background thread runs `BackgroundThreadLoop`, and what the compiler made part of it
-(`RunLoopOnce`), until Horovod is shut down: return addresses into it stay on that thread's stack.
-They are told by the library's symbol table. A library stripped of local symbols still exports what
-only the loop calls.
+The background thread runs `BackgroundThreadLoop`, and the function that the compiler made part of
+it (`RunLoopOnce`), until Horovod is shut down: return addresses into it stay on that thread's
+stack. The library's symbol table shows where they are. A library stripped of local symbols still
+exports functions that only the loop calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dltune.systems.ranks.horovod.watch.elf import Symbol
 # horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so, horovod/torch/mpi_lib_v2...so
 _NAME = re.compile(r"/horovod/(?:tensorflow|torch|mxnet)/mpi_lib[^/]*\.so$")
 
-# mangled names of what runs in the background thread alone: the loop, else what it calls
+# mangled names of functions that run in the background thread alone: the loop, else its callees
 _LOOP = ("BackgroundThreadLoop", "RunLoopOnce")
 _CALLED = ("Controller19ComputeResponseList", "16PerformOperation")
 _WRITER = "TimelineWriter10WriterLoop"
@@ -44,15 +44,15 @@ class Library:
 
 
 def find(pid: int, mapped: Sequence[Mapping]) -> Library | None:
-    """Horovod's library among a process's mappings; None when it has not loaded one.
+    """Return Horovod's library among a process's mappings; None when it has not loaded one.
 
-    Raises OSError when the process has ended or may not be looked into.
+    Raises OSError when the process has ended or there is no permission to read it.
     """
     mapping = next((one for one in mapped if _NAME.search(one.path)), None)
     if mapping is None:
         return None
     path = mapping.path
-    # through the process's own root: it may live in a container
+    # through the process's root folder: it can be in a container
     inside = f"/proc/{pid}/root{path}"
     status = os.stat(inside)  # noqa: PTH116
     segments, loop, writer = _read(path, status.st_ino, status.st_mtime_ns, inside)
@@ -85,7 +85,7 @@ def _linked(segments: Sequence[tuple[int, int]], offset: int) -> int:
 
 
 def version(packages: Path, package: str) -> str | None:
-    """Of a package that is installed in this folder."""
+    """Return the version of a package that is installed in this folder."""
     try:
         names = [entry.name for entry in packages.iterdir()]
     except OSError:
@@ -98,7 +98,7 @@ def version(packages: Path, package: str) -> str | None:
 def _read(
     path: str, inode: int, changed: int, inside: str
 ) -> tuple[Sequence[tuple[int, int]], Sequence[Symbol], Sequence[Symbol]]:
-    """(offset, linked address) of what is loaded; the loop's functions, and the timeline
+    """Return (offset, linked address) of the loaded parts; the loop's functions, and the timeline
     writer's."""
     del path, inode, changed  # they are the key: ranks share a file
     image = elf.read(inside)

@@ -1,7 +1,7 @@
-"""What lies in another process's memory, read without stopping it.
+"""Contents of another process's memory, read without stopping it.
 
 A thread that sleeps or waits shows its stack pointer in /proc/PID/task/TID/syscall, and
-/proc/PID/mem holds its stack. A thread that runs shows nothing, and must be looked at again.
+/proc/PID/mem holds its stack. A thread that runs shows nothing, and must be sampled again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_CALL = 7
 
 
 class Memory:
-    """Use as a context manager. Raises OSError when the process may not be looked into."""
+    """Use as a context manager. Raises OSError without permission to read the process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -48,8 +48,8 @@ class Memory:
         return array.array("Q", data[: len(data) // 8 * 8]) if data else None
 
     def is_return(self, address: int) -> bool:
-        """Whether the instruction before may be a call. Elsewhere than on x86-64 any address may
-        be returned to."""
+        """True if the instruction before can be a call. Elsewhere than on x86-64 any address can be
+        a return address."""
         if os.uname().machine != "x86_64":
             return True
         code = self.read(address - _LONGEST_CALL, _LONGEST_CALL)

@@ -14,7 +14,7 @@ from dltune.systems.ranks.schemas.horovod import Horovod
 
 
 def merged(paths: Sequence[Path]) -> Horovod:
-    """All ranks of all reports, with what follows from them together.
+    """Return all ranks of all reports, with their common findings.
 
     Raises UsageError when one cannot be read, when a rank is in two of them, when they disagree on
     how many ranks there are, or when two have a timeline.

@@ -1,4 +1,4 @@
-"""Whether a rank gets on: its background thread's cycles, and everything else that it does."""
+"""Progress of a rank: its background thread's cycles, and all its other activity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Look:
 
 
 class Progress:
-    """What a rank did over the last `HUNG_SECONDS`."""
+    """The activity of a rank over the last `HUNG_SECONDS`."""
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
@@ -32,7 +32,7 @@ class Progress:
 
     @property
     def known(self) -> bool:
-        """It was watched for long enough to tell."""
+        """True if it was watched for long enough to decide."""
         return bool(self._looks) and self._looks[-1].at - self._looks[0].at >= HUNG_SECONDS
 
     @property
@@ -45,7 +45,7 @@ class Progress:
 
     @property
     def at_work_again(self) -> bool:
-        """Beyond doubt: a rank that hung may do a little now and then."""
+        """True beyond doubt: a rank that hung can do a little now and then."""
         return self._works(5 * IDLE)
 
     def _works(self, share: float) -> bool:

@@ -1,4 +1,4 @@
-"""One rank while it is watched, and its threads; what an ended one had, stays."""
+"""One rank while it is watched, and its threads; figures of an ended thread stay."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Key = tuple[int, int]  # a thread's or process's number, and when it began
 
 @dataclass
 class ThreadSeen:
-    """`first`: what it had when it was first seen, None for one that began since. `since`, `until`:
-    when it was looked at first and last, of time.monotonic(). `identity`: its role and name, None
-    until it was seen at rest."""
+    """`first`: its counts when it was first seen, None for a thread that began since. `since`,
+    `until`: when it was sampled first and last, of time.monotonic(). `identity`: its role and name,
+    None until it was seen at rest."""
 
     first: Counts | None
     last: Counts
@@ -43,9 +43,9 @@ class ThreadSeen:
 class RankSeen:
     """A process with Horovod's library, or PyTorch's.
 
-    `numbered`: its launcher told it which rank it is. `since`, `until`: of time.monotonic(); `cpu`:
-    of the process at these times. `stack`: the thread that stands in the background loop. `init`:
-    what the job itself said of hvd.init(). `refused`: why its memory may not be read.
+    `numbered`: its launcher gave it its rank number. `since`, `until`: of time.monotonic(); `cpu`:
+    of the process at these times. `stack`: the thread that is in the background loop. `init`: the
+    job's message on hvd.init(). `refused`: why its memory cannot be read.
     """
 
     pid: int
@@ -68,12 +68,14 @@ class RankSeen:
 
     @property
     def settings(self) -> dict[str, str]:
-        """As they were for hvd.init() where the job says so, else as the process was started."""
+        """Return the settings at hvd.init() where the job reports them, else those at the process's
+        start."""
         return ranks.settings(self.init.settings) if self.init else self.identity.settings
 
     @property
     def background(self) -> int | None:
-        """Its background thread; by its stack where the two ways disagree: that is what it does."""
+        """Return its background thread; by its stack where the two ways disagree: the stack shows
+        the present activity."""
         if self.stack is None and self.init and self.init.threads:
             return self.init.threads[0]
         return self.stack
@@ -84,7 +86,8 @@ class RankSeen:
         return self.identity.library.is_horovod
 
     def note_background(self, tid: int, name: str) -> None:
-        """A thread that sends; of PyTorch's several the one that waits at the sockets counts."""
+        """Note a thread that sends; of PyTorch's several threads, the thread that waits at the
+        sockets counts."""
         if self.cycles or self.stack is None or torch_library.LOOP.match(name):
             self.stack = tid
 

@@ -1,4 +1,4 @@
-"""A process as a rank of a job: its number, what it runs with, the cores it may use."""
+"""A process as a rank of a job: its number, its settings and versions, the cores it can use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dltune.systems.ranks.horovod.timeline.summary import CYCLE_TIME
 from dltune.systems.ranks.horovod.watch import torch_library
 from dltune.systems.ranks.horovod.watch.horovod_library import Library
 
-# what a launcher tells each rank for itself, and what must not be told further
+# variables that a launcher sets for each rank separately, and that must not be passed on
 _LAUNCHERS = re.compile(
     r"HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_|CROSS_|GLOO_RENDEZVOUS)"
     r"|OMPI_MCA_(orte_|ess|pmix|shmem_RUNTIME|initial_wdir|rmaps_base_oversubscribe|mpi_oversub)"
@@ -33,7 +33,7 @@ _MPI_VERSION = re.compile(r"\(?(Open MPI|MPICH|Intel\(R\) MPI)\b\D*(\d[\w.]*)")
 
 @dataclass(frozen=True)
 class Identity:
-    """As `schemas.horovod.Rank`."""
+    """The fields of `schemas.horovod.Rank`."""
 
     rank: int
     size: int
@@ -72,8 +72,8 @@ def identify(
 
 
 def settings(environ: Mapping[str, str], told: tuple[str, ...] = _TOLD) -> dict[str, str]:
-    """What Horovod and MPI, or others by the beginnings of their variables, were told, without what
-    each launcher tells each rank."""
+    """Return the settings of Horovod and MPI, or of others by the beginnings of their variables,
+    without the variables that each launcher sets for each rank."""
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -91,7 +91,8 @@ def cycle_time(told: Mapping[str, str]) -> float:
 
 @functools.cache
 def node() -> frozenset[int]:
-    """The CPUs that this control group may use: a launcher's binding does not change these."""
+    """Return the CPUs that this control group can use: a launcher's binding does not change
+    these."""
     from dltune.system.topology import survey
 
     found = survey()
@@ -114,8 +115,8 @@ def _controller(environ: Mapping[str, str], libmpi: str | None) -> Controller:
 
 @functools.lru_cache(maxsize=8)
 def _mpi_version(libmpi: str) -> str | None:
-    """What the launcher that was installed with the library says of itself, such as
-    "Open MPI 4.1.8"."""
+    """Return the version line of the launcher that was installed with the library, such as "Open
+    MPI 4.1.8"."""
     launcher = Path(libmpi).parent.parent / "bin" / "mpirun"
     try:
         told = subprocess.run(

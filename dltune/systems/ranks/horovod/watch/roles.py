@@ -1,9 +1,9 @@
-"""What a thread is there for, told by its name and its stack.
+"""The role of a thread, from its name and its stack.
 
-PyTorch's are known by their names, but for OpenMP's.
-TensorFlow gives each thread a name, but the kernel takes none of more than 15 letters, so that
-those of "tf_data_private_threadpool" and "tf_numa_-1_Eigen" bear the process's own. The whole name
-stays where TensorFlow put it (`ThreadParams`), and the thread's first frame points there.
+PyTorch's are known by their names, except OpenMP's. TensorFlow gives each thread a name, but the
+kernel takes none of more than 15 letters, so that those of "tf_data_private_threadpool" and
+"tf_numa_-1_Eigen" bear the process's name. The whole name stays where TensorFlow put it
+(`ThreadParams`), and the thread's first frame points there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dltune.systems.ranks.schemas.horovod import WRITER, Role
 _NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
 _STRING = struct.Struct("=QQ")
 _HIGHEST = 1 << 47
-# libraries of MPI and of what it stands on
+# libraries of MPI and of its foundations
 _MPI = re.compile(
     r"/(libmpi|libopen-(rte|pal)|libpmix|libprrte|libevent|libhwloc|libucp|libucs|libuct|libfabric"
     r"|libpsm2|libibverbs|libmlx5|libmpich|mca_)[^/]*$"
@@ -58,7 +58,7 @@ class Roles:
         self._openmp = [range(m.start, m.end) for m in code if OPENMP.search(m.path)]
 
     def tell(self, memory: Memory, tid: int, comm: str) -> ThreadIdentity | None:
-        """A thread's role; None when it must be looked at again, because it runs now."""
+        """Return a thread's role; None when it must be sampled again, because it runs now."""
         if tid == self._pid:
             return ThreadIdentity("python", comm)
         if _NAME.match(comm.encode()):
@@ -95,7 +95,8 @@ def _of_pytorch(name: str) -> Role | None:
 
 
 def returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
-    """Whether a function in these addresses has called what the thread with this stack does now."""
+    """True if a function in these addresses has called the present function of the thread with this
+    stack."""
     return any(memory.is_return(word) for word in within(stack, code))
 
 

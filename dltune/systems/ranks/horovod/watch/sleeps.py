@@ -1,9 +1,9 @@
 """The background thread's sleeps between cycles: how long it asked for, and when it ran again.
 
-A cycle begins when the thread has slept for what is left of HOROVOD_CYCLE_TIME since the cycle
-before began. It asks for that from the frame of its loop, so that its other sleeps and waits, in
-MPI or gloo, are told apart. What it asks for also tells when the cycle before began: one that began
-without a sleep is seen that way, unless the next did too.
+A cycle begins when the thread has slept for the rest of HOROVOD_CYCLE_TIME since the previous cycle
+began. It asks for that from the frame of its loop, which distinguishes these sleeps from its other
+sleeps and waits, in MPI or gloo. The requested time also shows when the previous cycle began: a
+cycle that began without a sleep is seen that way, unless the next did too.
 
 All switches of the thread are recorded in short windows, far apart, and farther the longer it is
 watched: recording them slows the thread itself.
@@ -24,12 +24,12 @@ from dltune.systems.ranks.schemas.horovod import Cycles
 # seconds that a window lasts, and from the first one's begin to the second's; from one to the next
 # it takes GROWTH times as long as before, LONGEST seconds at most
 WINDOW, EVERY, GROWTH, LONGEST = 0.5, 6.0, 1.3, 30.0
-# of a cycle: starts of cycles that lie nearer than this are one
+# of a cycle: starts of cycles that are nearer than this count as one
 _SAME = 0.2
 
 
 class Sleeps:
-    """Of one background thread. `refused`: why they cannot be seen."""
+    """The sleeps of one background thread. `refused`: why they cannot be seen."""
 
     def __init__(self, tid: int, library: Library, setting: float) -> None:
         self.refused: str | None = None
@@ -47,8 +47,8 @@ class Sleeps:
         self._every = EVERY
 
     def look(self) -> bool:
-        """Begins and ends windows when they are due, and takes what was recorded. True while a
-        window is open: call it ten times a second then, so that the kernel has room for more."""
+        """Begin and end windows when they are due, and take the records. True while a window is
+        open: call it ten times a second then, so that the kernel has room for more."""
         now = time.monotonic()
         if self._switches is None:
             return False
@@ -112,7 +112,7 @@ class Sleeps:
         self._times.clear()
 
     def _from_loop(self, off: Off) -> bool:
-        """The request lies in the loop's own frame: its return address comes before it."""
+        """True if the request is in the loop's frame: its return address comes before it."""
         assert off.argument is not None
         words = array.array("Q", off.stack[: off.argument // 8 * 8])
         return next(within(words, self._loop), None) is not None

@@ -12,7 +12,7 @@ from dltune.system.ranks import local_rank, world
 from dltune.systems.ranks.horovod.watch.horovod_library import Library, version
 
 _NAME = re.compile(r"/torch/lib/libtorch_cpu\.so$")
-# of OpenMP, whose threads have no names of their own
+# of OpenMP, whose threads have no separate names
 OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
 # threads by the names that gloo and PyTorch give them: the one that waits at the sockets, which
 # has none in older releases; those that run the collectives that DDP asks for, in turns
@@ -34,7 +34,8 @@ def find(pid: int, mapped: Sequence[Mapped], environ: Mapping[str, str]) -> Libr
 
 
 def own(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Without what other launchers tell, as srun one of torchrun's: PyTorch reads its own alone."""
+    """Return the variables without those of other launchers, such as srun starting torchrun:
+    PyTorch reads only torchrun's."""
     pairs = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     if not all(map(environ.get, pairs[0])):
         return environ

@@ -1,8 +1,8 @@
 """Horovod's ranks, and PyTorch's, among the processes of a job, watched for a time.
 
-Processes are looked at for Horovod's library, and for PyTorch's; those that have it, and a
-background thread or a rank's number, are ranks. Of these all threads are counted. Each kind of look
-keeps its own pace, so that all together stay well below a hundredth of one CPU.
+Processes are searched for Horovod's library, and for PyTorch's; those that have it, and a
+background thread or a rank's number, are ranks. All threads of ranks are counted. Each kind of
+sample keeps a separate pace, so that all together stay well below a hundredth of one CPU.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dltune.systems.ranks.horovod.watch.rank_seen import Key, RankSeen, ThreadSe
 from dltune.systems.ranks.horovod.watch.roles import Roles
 from dltune.systems.ranks.horovod.watch.sleeps import Sleeps
 
-# least seconds between two looks of a kind, and the share of one CPU that it may take
+# least seconds between two samples of a kind, and the share of one CPU that it can take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
-# seconds between looks for ranks until there is one, and once all of this node's are found
+# seconds between searches for ranks until there is one, and once all of this node's are found
 UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
 # as above, of threads whose role is not known, because they ran (few), and of recorded sleeps
 ROLES, SLEEPS = (0.25, 0.05), (0.25, 0.05)
-# looks at a thread that always ran, after which it is given up
+# samples of a thread that always ran, after which it is given up
 PATIENCE = 200
 # most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
 REST, RECORDING_REST = 0.25, 0.1
@@ -41,10 +41,10 @@ REST, RECORDING_REST = 0.25, 0.1
 class Watch:
     """Use as a context manager. `tree`: the processes of the job.
 
-    `denied`: processes that may not be looked into, with their users. `without`: why a process
-    could not import Horovod. `failed`: exceptions that ended ranks. `amiss`: what is wrong with
-    Horovod beside a TensorFlow that runs without it. `stuck`: of each rank (by its pid) that
-    hangs, what shows it.
+    `denied`: processes that dltune has no permission to read, with their users. `without`: why a
+    process could not import Horovod. `failed`: exceptions that ended ranks. `amiss`: faults of
+    Horovod next to a TensorFlow that runs without it. `stuck`: for each rank (by its pid) that
+    hangs, the evidence.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self._recording = False
         self._alive = True
         self.stuck: dict[int, str] = {}
-        # in whole ticks, as the kernel tells when a thread started
+        # in whole ticks, the unit in which the kernel reports the start of a thread
         self._clock = int(stat.now())
         self._cpu = time.process_time()
         self.cpu = 0.0
@@ -83,11 +83,11 @@ class Watch:
 
     @property
     def shut_out(self) -> bool:
-        """Nothing of the job may be looked into."""
+        """True if dltune has no permission to read any process of the job."""
         return bool(self.denied) and len(self.denied) == len(self.looked)
 
     def hear(self, message: object) -> None:
-        """What the bootstrap in a rank tells of Horovod."""
+        """Take a message on Horovod from the bootstrap in a rank."""
         if isinstance(message, messages.Horovod):
             self._inits[message.pid] = message
             self._members.soon()
@@ -106,7 +106,7 @@ class Watch:
         tell: Callable[[], None],
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """Look until `seconds` have passed, all processes have ended or `over` says so. `tell` is
+        """Sample until `seconds` have passed, all processes have ended or `over` says so. `tell` is
         called about once a second, `wait` to let time pass; it calls `note_endings` at the end of a
         rank."""
 
@@ -128,21 +128,23 @@ class Watch:
             self.cpu = time.process_time() - self._cpu
 
     def of_job(self) -> list[RankSeen]:
-        """One process for each rank: that with a background thread, else the one that began first.
-        What a rank forks has its library and its number too."""
+        """Return one process for each rank: the process with a background thread, else the first to
+        begin. A process that a rank forks has its library and its number too."""
         told = [one for one in self.ranks.values() if one.numbered or one.background is not None]
         size = max(((one.init or one.identity).size for one in told), default=0)
         best: dict[int, RankSeen] = {}
         for key in sorted(self.ranks, key=self._preference):
             seen = self.ranks[key]
             place = seen.init or seen.identity
-            # a launcher that another one started, as mpirun torchrun, is one of fewer
+            # a launcher that another launcher started, such as torchrun under mpirun, has fewer
+            # ranks
             if seen.background is not None or (seen.numbered and place.size == size):
                 best.setdefault(place.rank, seen)
         return [best[number] for number in sorted(best)]
 
     def _preference(self, key: Key) -> tuple[int, int]:
-        """Less for what rather is the rank; of one that was started again what runs now."""
+        """Return less for a process that is rather the rank; of a rank that was started again, for
+        the running process."""
         seen = self.ranks[key]
         if seen.background is None:
             return 2, key[1]
@@ -158,7 +160,7 @@ class Watch:
         self._alive = bool(members)
         for pid in members:
             key = (pid, self.tree.started(pid))
-            known = self.ranks.get(key)  # PyTorch may have been loaded before Horovod
+            known = self.ranks.get(key)  # PyTorch can have been loaded before Horovod
             if pid not in self.denied and (known is None or not known.cycles):
                 self._search(key)
 
@@ -168,11 +170,12 @@ class Watch:
         return bool(alive) and len(alive) == alive[0].identity.local_size == len(self.ranks)
 
     def _search(self, key: Key) -> None:
-        """Whether a process has loaded Horovod's library since its address space last grew."""
+        """Search for Horovod's library in a process whose address space has grown since the last
+        search."""
         pid = key[0]
         if key not in self.looked:
             self.looked.add(key)
-            self._members.soon()  # what has just begun loads its libraries soon
+            self._members.soon()  # a new process loads its libraries soon
         size = process.address_space(pid)
         if size == self._sizes.get(key):
             return
@@ -210,7 +213,7 @@ class Watch:
         self._counts.soon()
 
     def _note_tensorflow(self, pid: int, mapped: Sequence[Mapping]) -> None:
-        """What of Horovod stands beside the TensorFlow of a process that has not loaded it."""
+        """Note the faults of Horovod next to the TensorFlow of a process that has not loaded it."""
         for mapping in mapped:
             if "/tensorflow/libtensorflow_framework" in mapping.path:
                 packages = Path(mapping.path).parent.parent
@@ -248,7 +251,7 @@ class Watch:
             self._note_progress(rank, now)
 
     def _from_now_on(self, rank: RankSeen) -> None:
-        """What a rank did until its background thread was there is no part of its figures: it
+        """Exclude a rank's activity before its background thread was there from its figures: it
         imported and made its model."""
         self._count_threads(rank)
         rank.threads = {key: rank.threads[key] for key in rank.running}
