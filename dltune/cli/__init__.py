@@ -113,7 +113,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        # what is left in its buffer must not be tried again on the way out
+        # the rest of its buffer must not be tried again on the way out
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         click.echo(f"dltune: cannot write {error.filename or 'output'}: {error.strerror}", err=True)
         sys.exit(2)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NONE = "-"
 ONE_SIDED = 10  # ops of one side only that are shown
-BEYOND = 1000  # an interval that goes so far tells nothing by its digits
+BEYOND = 1000  # the digits of an interval that goes so far have no meaning
 
 
 @click.command("compare", epilog="\b\nExample:\n  dltune compare before.json after.json")

@@ -1,4 +1,4 @@
-"""The debug log: what dltune did, with times, for a report of a problem.
+"""The debug log: dltune's actions with times, for a report of a problem.
 
 Modules log to `logging.getLogger(__name__)`; without `--debug` and DLTUNE_LOG nothing is written.
 The log holds command lines and file names, and of the environment only the variables DLTUNE_*.

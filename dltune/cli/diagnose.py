@@ -137,8 +137,8 @@ def command(
 
 @dataclass(frozen=True)
 class Looked:
-    """A diagnosis, the documents that it rests on, the job's `command` as far as it is known, and
-    the exit code of a job that ended, or of the signal that ended the watch."""
+    """A diagnosis, the documents that it is based on, the job's `command` as far as it is known,
+    and the exit code of a job that ended, or of the signal that ended the watch."""
 
     diagnosis: Diagnosis
     documents: tuple[tuple[str, msgspec.Struct], ...] = ()
@@ -165,7 +165,7 @@ def _job(
     keep_running: bool,
     verbose: bool,
 ) -> Looked:
-    """What was found of a job that is started; `tell` is called with it once the job has ended, or
+    """Diagnosis of a job that is started; `tell` is called with it once the job has ended, or
     goes on. Raises the reason where nothing was seen of it."""
     import tempfile
     import time
@@ -242,7 +242,7 @@ def _job(
 
 
 def _running(pid: int, seconds: float) -> Looked:
-    """What can be seen from outside of a job that runs."""
+    """Diagnosis of a running job from outside."""
     import time
 
     from dltune.cli import interrupts, progress
@@ -270,7 +270,7 @@ def _running(pid: int, seconds: float) -> Looked:
 
 
 def _files(paths: Sequence[Path]) -> Looked:
-    """What follows from documents that were made before, or what a diagnosis told."""
+    """Diagnosis from earlier documents, or a saved diagnosis again."""
     from itertools import groupby
 
     from dltune.analysis.figures import analyse
@@ -303,7 +303,7 @@ def _files(paths: Sequence[Path]) -> Looked:
                 f"{loaded.path} is a {loaded.kind} document, which diagnose cannot use",
                 remedy="pass a profile, reports of io-report and horovod-report, or a diagnosis",
             )
-        elif len(every) > 1:  # it rests on what is in no file
+        elif len(every) > 1:  # it is based on evidence that is in no file
             raise UsageError(
                 f"{loaded.path} is a diagnosis, which cannot be combined with other files",
                 remedy="pass it alone, or use `dltune report` to show all files on one page",
@@ -340,7 +340,7 @@ def _name(document: Any) -> str:
 
 
 def _plan(looked: Looked) -> Plan | None:
-    """What dltune can apply by itself; None where that is nothing."""
+    """Plan of the fixes that dltune can apply by itself; None if there are none."""
     from dltune.findings.fix_plan import make_fix_plan
     from dltune.plan.plan import bare
     from dltune.system import topology

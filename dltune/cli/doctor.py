@@ -182,7 +182,7 @@ def document(checks: list[Check]) -> str:
 
 
 def lines(checks: list[Check]) -> str:
-    """The report as aligned lines; a remedy stands on a line of its own below its check."""
+    """The report as aligned lines; a remedy is on a separate line below its check."""
     names = max(len(check.name) for check in checks)
     states = max(len(check.state) for check in checks)
     rows = []

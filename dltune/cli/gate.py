@@ -40,7 +40,7 @@ _OVERWRITE = click.option(
 
 @dataclass(frozen=True)
 class _Outputs:
-    """Where a result goes beside the terminal."""
+    """Outputs of a result in addition to the terminal."""
 
     files: dict[str, Path]  # by the names of their options
     history: Path | None
@@ -54,7 +54,7 @@ class _Outputs:
 
 
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that tell where a result goes, gathered in `outputs`."""
+    """Add the options for the outputs of a result, gathered in `outputs`."""
 
     @click.option("-o", "--output", type=_PATH, help="Write the result as JSON to this file.")
     @click.option("--junit", type=_PATH, help="Write JUnit XML to this file, one test per limit.")
@@ -314,7 +314,7 @@ def _commit(here: Path) -> str | None:
 
 
 def _require_history(outputs: _Outputs) -> None:
-    """A history that cannot be read is told before anything is measured."""
+    """Report an unreadable history before anything is measured."""
     from dltune.gate import history
 
     if outputs.history:
@@ -331,7 +331,7 @@ def _require_history(outputs: _Outputs) -> None:
 def _claimed(
     named: dict[str, Path], overwrite: bool
 ) -> Iterator[tuple[dict[str, Output], Callable[[str], None]]]:
-    """The output files, claimed, and what to tell progress to; within the block signals end it."""
+    """Yield the claimed output files, and a function for progress; signals end the block."""
     from dltune.base.files import claim
     from dltune.cli import interrupts, progress
 

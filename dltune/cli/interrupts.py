@@ -10,7 +10,7 @@ from types import FrameType
 import click
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# what a scheduler tells a job before its time is over
+# signals of a scheduler to a job before its time is over
 TOLD = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -23,7 +23,7 @@ class Ended(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """As a shell tells of a process that the signal has ended."""
+        """Exit code that a shell reports for a process ended by the signal."""
         return 128 + self.number
 
 
@@ -33,8 +33,8 @@ def heard(
 ) -> Iterator[None]:
     """Within the block `handler` gets SIGINT, SIGTERM, SIGHUP and SIGQUIT, or these `numbers`.
 
-    Not those that whoever started dltune has it ignore, as nohup does with SIGHUP and a shell with
-    SIGINT for what it starts in the background: they stay ignored, by dltune and by the job.
+    Signals that dltune was started to ignore are excluded, as nohup does with SIGHUP and a shell
+    with SIGINT for its background processes: they stay ignored, by dltune and by the job.
     """
     before = {}
     for number in numbers:
@@ -55,7 +55,7 @@ def raised() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
-    """As `raised`; a signal that comes out of the block is told of, and dltune exits as for it."""
+    """Act as `raised`; report a signal that comes out of the block, and exit as for it."""
     try:
         with raised():
             yield

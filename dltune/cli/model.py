@@ -132,7 +132,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _show_features(trained: Trained) -> None:
-    """What was trained, on which features; what events were divided by."""
+    """Show the trained models, their features, and the divisor of events."""
     names = trained.layout.names
     click.echo(f"{trained.regressor}, trained on {trained.ops} ops")
     for (threads, placement), model in trained.models.items():

@@ -126,7 +126,7 @@ def _command(planner: Planner[Any]) -> click.Command:
         from dltune.base import files
 
         named = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
-        # what else an argument may be is no file
+        # other arguments are no files
         sources = [one for one in named if isinstance(one, Path)]
         if output and into:
             raise UsageError(
@@ -140,7 +140,7 @@ def _command(planner: Planner[Any]) -> click.Command:
             )
         target = into or output or (sources[0].parent if sources else Path()) / "plan.json"
         for source in sources:
-            files.schema(source)  # it can be read: what else is wrong with it is told later
+            files.schema(source)  # it can be read: its other faults are reported later
         for source in filter(Path.is_file, (v for v in parameters.values() if isinstance(v, Path))):
             if target.resolve() == source.resolve():
                 raise UsageError(
@@ -169,7 +169,7 @@ def _epilog(example: str) -> str | None:
 
 
 def _text(planner: Planner[Any]) -> str:
-    """What its command says below the first line: the docstring of `decide`."""
+    """Help of its command below the first line: the docstring of `decide`."""
     return inspect.cleandoc(type(planner).decide.__doc__ or "")
 
 

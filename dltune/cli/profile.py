@@ -306,7 +306,7 @@ def _settings(path: Path, machine: Machine) -> SettingsPlan:
 
 
 def choice(asked: str) -> Choice | None:
-    """What to count. Raises UsageError when that is not known, or not possible here."""
+    """Counters to use. Raises UsageError when they are unknown, or not possible here."""
     if asked == "none":
         return None
     from dltune.profile.counting import Choice

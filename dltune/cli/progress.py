@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# without a terminal, what has changed within a phase is told after so many seconds
+# without a terminal, changes within a phase are shown after so many seconds
 QUIET_SECONDS = 15.0
 
 
@@ -45,7 +45,7 @@ class Line:
 
     def show(self, text: str, same: tuple[object, ...]) -> None:
         """Show `text`; elsewhere than on a terminal only when `same` has changed or time passed,
-        and never a line that stands there already: it would tell nothing."""
+        and never the same line again: it would add nothing."""
         if self._status is not None:
             if same != self._same:
                 self._same = same

@@ -1,4 +1,4 @@
-"""A command's result: its file, claimed before the work begins; and what is told of it then."""
+"""A command's result: its file, claimed before the work begins; and the report on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST = 4000  # characters of a sentence
 
 
 def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -> None:
-    """Raises UsageError where a file is read and to be written: what it holds would be lost."""
+    """Raises UsageError where a file is read and to be written: its content would be lost."""
     resolved = set(map(os.path.realpath, filter(None, written)))
     for path in filter(None, read):
         if os.path.realpath(path) in resolved:

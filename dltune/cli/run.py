@@ -84,7 +84,7 @@ def command(
     if os.environ.get("DLTUNE_DISABLE") == "1" and not starts_disabled(plan):
         _run_plain(job, as_json)
     with contextlib.ExitStack() as stack:
-        # until there is a job to pass signals on to, and while what is left of it is ended
+        # until there is a job to pass signals on to, and while its remaining processes are ended
         stack.enter_context(interrupts.reported())
         file = stack.enter_context(claimed(as_json, overwrite=overwrite))
         for sentence in composition.announced():

@@ -130,7 +130,7 @@ def _only_drawn(cell: Cell) -> bool:
 
 
 def _texts(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """The lines of a table, its heads first; keys take what the rest leaves of the width."""
+    """The lines of a table, its heads first; keys take the rest of the width."""
     keys = [any(isinstance(row[i], Key) for row in rows) for i in range(len(heads))]
     lines = [list(heads), *([_text(cell) for cell in row] for row in rows)]
     if any(keys):
@@ -154,7 +154,7 @@ def _text(cell: Cell) -> str:
 
 
 def across() -> int:
-    """Of the terminal; elsewhere, of what is commonly read."""
+    """Width of the terminal; elsewhere, a common width."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 

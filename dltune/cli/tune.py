@@ -230,8 +230,8 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
 
 
 def _is_of_settings_alone(target: Path) -> bool:
-    """Whether it is what a search left, to be replaced by one that goes on. Raises UsageError for a
-    plan that has more."""
+    """True if it is the result of a search, which a resumed search replaces. Raises UsageError for
+    a plan that has more."""
     from dltune.plan.plan import load
 
     if not target.exists():
@@ -263,7 +263,7 @@ def _advised(path: Path) -> list[str]:
     from dltune.schemas import profile as documents
 
     found = apply_rules(Evidence(profile=analyse(documents.load(path))))
-    # what is not to be told from a profile comes first: too many threads may cost several x
+    # findings without a known gain come first: too many threads can cost several x
     first = sorted(found, key=lambda finding: finding.gain is not None)
     return list(dict.fromkeys(name for finding in first for name in finding.try_next))
 

@@ -21,7 +21,7 @@ SHOWN = 8
 
 
 class View:
-    """What is shown; `refresh` is set while it is."""
+    """Live view; `refresh` is set while it is shown."""
 
     def __init__(self) -> None:
         self.refresh: Callable[[], None] = lambda: None
@@ -35,7 +35,7 @@ class View:
         self.refresh()
 
     def waits_for(self, what: str) -> None:
-        """What a start waits for; empty: it just takes its time."""
+        """Show the cause of a start's wait; empty: the start just takes its time."""
         if what or self._waits_for:
             self._waits_for = what
             self.refresh()

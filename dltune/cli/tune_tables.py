@@ -1,4 +1,4 @@
-"""What a search for settings has found, on stdout."""
+"""Print the result of a search for settings on stdout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHY = 60
 
 
 def show(section: SettingsPlan) -> None:
-    """The table of effects, what was not tried, what was chosen."""
+    """Print the table of effects, the untried settings, and the chosen settings."""
     if section.effects:
         tables.show(effects(section), gap=False)
     if section.untried:
@@ -32,7 +32,7 @@ def show(section: SettingsPlan) -> None:
 
 
 def summary(section: SettingsPlan) -> list[str]:
-    """What was chosen and what it gains."""
+    """Return lines with the chosen settings and their gain."""
     found = [f"incomplete result: {section.partial}"] if section.partial else []
     if not section.chosen:
         found.append("chosen: the job as found; no setting was proven to help")
@@ -46,7 +46,8 @@ def summary(section: SettingsPlan) -> list[str]:
 
 
 def explain(section: SettingsPlan, trials: Sequence[Trial]) -> list[str]:
-    """What each setting of the result is, where it is known from, and its trials round by round."""
+    """Return lines on each setting of the result: meaning, source, and its trials round by
+    round."""
     from dltune.plan.settings.space import SPACE
 
     lines = []

@@ -14,7 +14,7 @@ KINDS: tuple[Kind, ...] = ("exact", "rounding", "lossy")
 
 @dataclass(frozen=True)
 class Option:
-    """A choice that may be tried. `joins`: names of settings with which it interacts. `acts`: it
+    """A choice that can be tried. `joins`: names of settings with which it interacts. `acts`: it
     acts on something in the job; where that is not there, its other values have no effect either.
     `framework`: whose jobs it is for (None: any).
     """

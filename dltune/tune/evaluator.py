@@ -1,4 +1,4 @@
-"""What measures candidates, as the search sees it. `measured` is the real one."""
+"""Interface of the search to the measurement of candidates; `measured` implements it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ class Refused:
 
 
 class Evaluator(Protocol):
-    """Candidates that stand ready take turns. Only one thing happens at a time."""
+    """Candidates that are ready take turns. Only one thing happens at a time."""
 
     @property
     def room(self) -> int:
-        """How many candidates may stand at once: 2 at least, with less there is no comparison."""
+        """Number of candidates that can wait at once: at least 2, as needed for a comparison."""
 
     @property
     def framework(self) -> Framework | None:
-        """The job's, once one has stood."""
+        """The job's framework, once a candidate was ready."""
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
-        """These will be started next: what can be done for all of them at once may be done now."""
+        """Prepare for the next starts: work that all of them can share at once can be done now."""
 
     def start(self, candidate: Candidate) -> Refused | None:
-        """Start the job under a candidate and wait until it stands ready, warmed up."""
+        """Start the job under a candidate and wait until it is ready, warmed up."""
 
     def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
         """A turn of each, in that order: the seconds of a step, or why there are none."""
 
     def drop(self, candidate: Candidate) -> None:
-        """End a candidate that stands."""
+        """End a candidate that waits."""
 
     def left(self) -> float:
         """Seconds of the budget that are left; below 0 when it is overdrawn."""

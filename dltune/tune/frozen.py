@@ -1,4 +1,4 @@
-"""A job that stands still altogether: its input pipeline and its helpers, not its steps alone.
+"""A job that is stopped altogether: its input pipeline and its helpers, not its steps alone.
 
 Else its input pipeline would fill while others have their turns, and the first steps of its own
 turn would find more data than they do in a long run. Only where steps wait for their data: at the

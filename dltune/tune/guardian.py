@@ -1,7 +1,8 @@
 """Ends jobs whose dltune was killed before it could: nobody would let them go on, or end them.
 
 Run as `python -m dltune.tune.guardian`. It reads the ids of sessions, "+" before one that begins
-and "-" before one that has ended, a line each; at the end of its input it kills what is left.
+and "-" before one that has ended, a line each; at the end of its input it kills the remaining
+sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dltune.tune.frozen import end
 
 
 class Guardian:
-    """The process, and what it is told. Use as a context manager: leaving the block lets it go."""
+    """The process, and the messages to it. Use as a context manager: leaving the block lets it
+    go."""
 
     def __enter__(self) -> Guardian:
         self._process = subprocess.Popen(

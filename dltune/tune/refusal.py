@@ -1,4 +1,4 @@
-"""Why a job was refused: as the search is told, and as a person is when it is the job as given."""
+"""Reasons why a job was refused: for the search, and for a person if it is the job as given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOO_SELDOM = "its main step graph runs too rarely to be timed"
 
 
 class RefusedError(Exception):
-    """`error` is what a person is told when the job cannot be measured as it was given."""
+    """`error` is shown to a person when the job cannot be measured as it was given."""
 
     def __init__(self, refused: Refused, error: DltuneError) -> None:
         super().__init__(refused.why)
@@ -28,7 +28,8 @@ class RefusedError(Exception):
 
 
 def failed(error: DltuneError, log: Path | None = None, why: str = "") -> RefusedError:
-    """The job failed, and wrote its last words to `log`. `why`: what the search is told instead."""
+    """The job failed, and wrote its last words to `log`. `why`: the reason for the search
+    instead."""
     written = last_lines(log) if log else []
     lines = [line.strip() for line in written if line.strip()][-SHOWN_LINES:]
     said = why or str(error)

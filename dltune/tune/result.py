@@ -1,4 +1,4 @@
-"""What a search has found, as a plan tells it."""
+"""Result of a search, in the form of a plan."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _foreign(search: Search) -> Iterator[Untried]:
 
 
 def _last(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Of trials of the same the last that was decided, which has the rounds of those before."""
+    """Yield for equal trials the last that was decided, which has the rounds of those before."""
     found: dict[tuple[Candidate, Candidate], Trial] = {}
     for trial in trials:
         pair = trial.candidate, trial.against
@@ -77,7 +77,7 @@ def _effect(trial: Trial, kinds: Mapping[Choice, Kind]) -> Effect:
     if more:
         found, beside, verdict = measured(trial.ratios), trial.against, trial.verdict
     elif trial.candidate and trial.verdict in ("failed", "no effect"):
-        # it is what is left that does
+        # the rest of the candidate does
         more, found, beside, verdict = trial.candidate, None, AS_GIVEN, trial.verdict
     else:
         more, beside = added(trial.against, trial.candidate), trial.candidate
@@ -105,7 +105,7 @@ def _recommended(search: Search) -> Measured | None:
         return None
     if search.chosen == AS_GIVEN:
         for trial in search.trials:
-            if trial.verdict == "undecided":  # too few rounds to tell a user of
+            if trial.verdict == "undecided":  # too few rounds to report
                 continue
             if trial.candidate == search.recommended and trial.against == AS_GIVEN:
                 found = measured(trial.ratios)

@@ -1,4 +1,4 @@
-"""The search's state beside the plan, so that it can be taken up again."""
+"""The search's state next to the plan, so that it can be taken up again."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ class State:
         )
 
     def remove(self) -> None:
-        """Of a search that has come to its end there is nothing to take up."""
+        """Remove the file: a search that has come to its end cannot be taken up."""
         self._file.path.unlink(missing_ok=True)

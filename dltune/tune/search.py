@@ -1,17 +1,17 @@
-"""The search: which candidates race, which becomes the incumbent, and what is chosen at the end.
+"""The search: which candidates race, which becomes the incumbent, and the final choice.
 
 Hill climbing. The best candidate so far (the *incumbent*, at first the job as given) and a few
 others take turns in rounds; each trial ends when `verdict.judge` has decided it. The best of those
-that help becomes the incumbent: it was measured as a whole, so nothing rests on gains adding up.
-What comes next (`wanted`):
+that help becomes the incumbent: it was measured as a whole, so no result assumes that gains add
+up. The next candidates (`wanted`), in order:
 
-1. what helped beside an earlier incumbent, beside the present one;
+1. choices that helped with an earlier incumbent, with the present incumbent;
 2. each setting's first value, in the order given;
 3. settings that interact, together: where neither helped alone, and where one was tried before the
    other was adopted;
 4. the settings' further values;
-5. the incumbent without each thing that it has: what no longer helps goes;
-6. while there is time, further rounds for what was given up though it may help.
+5. the incumbent without each thing that it has: choices that no longer help go;
+6. while there is time, further rounds for candidates that were given up but can still help.
 
 At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
 rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
@@ -39,7 +39,7 @@ from dltune.tune.warm_pool import WarmPool
 
 log = logging.getLogger(__name__)
 
-# candidates that race at once, beside the incumbent
+# candidates that race at once, in addition to the incumbent
 BATCH = 3
 # rounds that a trial is expected to take, for which there must be time; final ones; and those that
 # are left of these by a trial that is about to prove a gain, or where there is none to judge again
@@ -62,7 +62,7 @@ class BudgetTooSmallError(Exception):
 
 @dataclass(frozen=True)
 class Progress:
-    """What happens now: `phase` as a person reads it; the candidates that race against the
+    """Present state: `phase` as a person reads it; the candidates that race against the
     incumbent, with their ratios so far; `left`: seconds of the budget."""
 
     phase: str
@@ -84,12 +84,12 @@ class Final:
 
 @dataclass
 class Search:
-    """`run` measures until all is tried or the budget is spent; what there is stays readable when
+    """`run` measures until all is tried or the budget is spent; the results stay readable when
     it is interrupted.
 
     `options` in the order in which they are to be tried; `recommended`: the candidate that is
     TensorFlow's recommendation (None: not compared). `past`: trials of a search that this one
-    takes up. `tell` is called before what takes time, `keep` after each trial.
+    takes up. `tell` is called before slow work, `keep` after each trial.
     """
 
     evaluator: Evaluator
@@ -125,8 +125,8 @@ class Search:
 
     @property
     def chosen(self) -> Candidate:
-        """The result: the incumbent, unless the final rounds did not agree. Of a search that
-        was interrupted, what has beaten the incumbent meanwhile."""
+        """The result: the incumbent, unless the final rounds did not agree. If the search
+        was interrupted: the candidate that has beaten the incumbent meanwhile."""
         if self.final:
             return self.incumbent if self.final.held else AS_GIVEN
         better = [
@@ -140,11 +140,11 @@ class Search:
 
     @property
     def known(self) -> list[Trial]:
-        """What has been tried, and what of `past` may still be taken up."""
+        """Trials so far, and those of `past` that can still be taken up."""
         return [*self.trials, *itertools.chain.from_iterable(self._past.values())]
 
     def untried(self) -> list[Option]:
-        """Options that no trial has tried alone beside an incumbent."""
+        """Options that no trial has tried alone with an incumbent."""
         past = tried(self.trials)
         return [option for option in self.options if option.choice not in past]
 
@@ -190,7 +190,7 @@ class Search:
         return found
 
     def _given_up(self) -> list[Candidate]:
-        """Those that were given up beside the incumbent though their median gains something, the
+        """Candidates that were given up with the incumbent though their median gains something, the
         best first: each is taken up once, where its rounds ended."""
         if self.exhausted:
             return []
@@ -213,8 +213,8 @@ class Search:
         )
 
     def _affordable(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The first of them, for which there is room, and time beside the final rounds; while no
-        gain was found, beside a few of them."""
+        """Return the first candidates for which there is room, and time in addition to the final
+        rounds; while no gain was found, in addition to a few final rounds."""
         batch = candidates[: min(BATCH, self.evaluator.room - 1)]
         new = [c for c in batch if not self._past.get((c, self.incumbent))]
         known = [c for c in batch if c not in new]
@@ -336,8 +336,8 @@ class Search:
             self.incumbents.append(min(helps or free, key=ratio).candidate)
 
     def _lose(self, incumbent: Candidate, refused: Refused) -> None:
-        """An incumbent that ended is started again, once; then it is none, and the one before it is
-        again."""
+        """An incumbent that ended is started again, once; after that, the incumbent before it
+        replaces it."""
         if incumbent not in self._lost:
             self._lost.add(incumbent)
             return

@@ -1,4 +1,4 @@
-"""What of the space of settings is tried on this job, in which order, and what is not and why."""
+"""Settings to try on this job, in order, and the settings not to try, with reasons."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def offer(
     first: Sequence[str] = (),
     same_graph: bool = False,
 ) -> Offer:
-    """`allow`: the furthest that a setting may go; `only` (empty: all) and `without` name settings,
-    `first` those that are tried before the others, in this order. `same_graph`: nothing is tried
-    that changes a step's graph.
+    """`allow`: the furthest kind of setting to try; `only` (empty: all) and `without` name
+    settings, `first` those that are tried before the others, in this order. `same_graph`: nothing
+    is tried that changes a step's graph.
 
     Raises UsageError when a name is none of a setting, and when nothing is left to try.
     """
@@ -54,7 +54,7 @@ def offer(
         ]
         default = setting.default(here)
         for value in setting.values(here):
-            # a variable may be set by the script: what the job has is known once it runs
+            # the script can set a variable: the job's value is known once it runs
             if value == default and not setting.means(value, here).environment:
                 untried.append(Untried(setting.name, value, "it is the default"))
             else:

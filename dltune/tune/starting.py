@@ -35,12 +35,12 @@ class Starting:
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """True if there is nothing more to wait for."""
         return self.over is not None or self.tried.standing
 
     def look(self, silence: float, longest: float) -> None:
-        """Hear the job; one that has ended, has told nothing for `silence` seconds or has not come
-        to a step in `longest` is refused, and ended whole."""
+        """Receive the job's messages. A job that has ended, has sent nothing for `silence` seconds
+        or has not come to a step in `longest` is refused, and ended whole."""
         if self.ready:
             return
         try:
@@ -76,7 +76,7 @@ class Starting:
 
     @property
     def building(self) -> bool:
-        """Whether the plugin is being built for the job's framework."""
+        """True if the plugin is being built for the job's framework."""
         return self.tried.building and not self.tried.sightings.records
 
 
@@ -91,7 +91,7 @@ def launch(
 ) -> Starting:
     """Start a candidate's job; what it writes goes to `log`, or to stderr when `verbose`.
 
-    Raises UsageError when its choices cannot be had together, or the command cannot be started.
+    Raises UsageError when its choices exclude each other, or the command cannot be started.
     """
     applied = Applied(candidate, means_of(candidate, here))
     tried = Tried(applied, here, known)
@@ -110,9 +110,9 @@ def launch(
         )
         guardian.begins(job.pid)
         stack.callback(guardian.ended, job.pid)
-        stack.callback(frozen.end, job.pid)  # what it has left behind
+        stack.callback(frozen.end, job.pid)  # the processes that it has left behind
         stack.enter_context(job)
-        # who waits at the step barrier, or stands still, cannot handle a signal
+        # a process that waits at the step barrier, or is stopped, cannot handle a signal
         stack.callback(tried.release)
         stack.callback(frozen.thaw, job.pid)
         tried.begin(job)

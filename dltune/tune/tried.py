@@ -25,7 +25,7 @@ from dltune.turns.step_barrier import StepBarrier, Taken
 from dltune.turns.steps import StepGraphs
 
 _DISCOVERING, _STANDING = 1, 2
-# of a step, that it may wait for its data before this is taken for what decides how long it takes
+# share of a step: a longer wait for data is taken for the limit of the step
 WAITS = 0.02
 
 
@@ -49,7 +49,7 @@ class Tried(StepBarrier):
         return {**self._settings.answer(python), "plugin": True}
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a process: the pools, and to tell of every graph."""
+        """First orders of a process: the pools, and to report every graph."""
         self.sightings.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
         pools = bool(self.applied.means.uniform)
@@ -57,7 +57,7 @@ class Tried(StepBarrier):
         return [*first, DETACH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
-        """As `StepBarrier.take`; between turns the job stands still altogether when it is to."""
+        """Take a turn as `StepBarrier.take` does; between turns the job is stopped if necessary."""
         assert self._job is not None
         if not self.still:
             return super().take(executions, idle)
@@ -68,10 +68,11 @@ class Tried(StepBarrier):
 
     @property
     def rests(self) -> bool:
-        """Whether it must stand still altogether between turns, for the others' sake or its own.
+        """True if the whole job must be stopped between turns, for the others' sake or its own.
 
-        Of ranks only Horovod's over Open MPI: they wait for each other at full speed, and nobody
-        counts the time. Others may give each other up for lost (gloo after half a minute).
+        Among jobs of ranks, only Horovod's over Open MPI: they wait for each other at full speed,
+        and nobody counts the time. Others can give each other up for lost (gloo after half a
+        minute).
         """
         return self._spins if self.ranks else self.waits
 
@@ -87,7 +88,7 @@ class Tried(StepBarrier):
 
     @property
     def waits(self) -> bool:
-        """Whether its steps wait for their data, or a choice changes how it comes."""
+        """True if its steps wait for their data, or a choice changes how it comes."""
         record, ran = self._main_executions()
         for found in breakdown.parts(record.graphs, ran).values():
             seconds = {part.name: part.seconds for part in found}
@@ -107,7 +108,7 @@ class Tried(StepBarrier):
         return min(between) * NANOSECOND if between else None
 
     def _main_executions(self) -> tuple[Record, dict[int, list[messages.Execution]]]:
-        """What the process that leads has told, and of that how the step's main graph ran."""
+        """The record of the process that leads, and its executions of the step's main graph."""
         assert self.steps is not None
         record = self.sightings.records[self.steps.pid]
         main = self.steps.signatures[0]
@@ -116,7 +117,7 @@ class Tried(StepBarrier):
 
     @property
     def ranks(self) -> bool:
-        """Whether the job has several ranks."""
+        """True if the job has several ranks."""
         found = (local_rank(python.environment) for python in self.sightings.pythons)
         return any(rank and rank.size > 1 for rank in found)
 
@@ -150,12 +151,12 @@ class Tried(StepBarrier):
         return None
 
     def ask(self) -> None:
-        """For totals, which tell why there is no step."""
+        """Ask for totals, which show why there is no step."""
         for process in self._processes.values():
             process.order([REPORT])
 
     def why_no_step(self) -> DltuneError:
-        """The error that tells why the job has not come to a step."""
+        """The error with the reason why the job has not come to a step."""
         return why_no_step(self.sightings, self.exit_code)
 
     def _hear(self, event: Event) -> None:
@@ -163,7 +164,8 @@ class Tried(StepBarrier):
         super()._hear(event)
 
     def _stop_at(self, found: StepGraphs) -> None:
-        """Let the process that leads stand before its next step, and all tell no more than that."""
+        """Let the process that leads wait before its next step, and all report no more than
+        that."""
         for process in self._processes.values():
             leads = process.pid == found.pid
             targets = found.signatures if leads else ()

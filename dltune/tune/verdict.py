@@ -1,16 +1,16 @@
-"""What the rounds of a trial say, at any look.
+"""Verdict of the rounds of a trial, at any time.
 
-The interval of the ratios holds the true one at all looks together with probability CONFIDENCE
+The interval of the ratios holds the true ratio at all looks together with probability CONFIDENCE
 (`anytime_ratio`), so a setting that does nothing is said to help or to hurt in at most
-1 - CONFIDENCE of its trials, however long one looks. The best of many trials is more often lucky
-than one trial is: that is why what was chosen is judged again, in rounds that chose nothing.
+1 - CONFIDENCE of its trials, however long it is. The best of many trials is more often lucky
+than one trial is: therefore the choice is judged again, in rounds that chose nothing.
 
 1. The interval is below 1: it helps. It is above 1: it hurts.
 2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
-3. It gains less than MARGIN with the odds of FUTILE, and does not look like hurting either: no
+3. It gains less than MARGIN with the odds of FUTILE, and does not seem to hurt either: no
    difference seen. This only ends a trial early; it never makes it help or hurt.
 4. After LOOKS rounds, or FIRST where the median gains 2 MARGIN, the trial is given up; one that is
-   taken up again, after MOST. Where the median lies beyond 2 MARGIN and nearly all rounds on its
+   taken up again, after MOST. Where the median is beyond 2 MARGIN and nearly all rounds on its
    side of 1 (a sign test, LEANING), it is not proven; else no difference seen.
 """
 
@@ -70,12 +70,12 @@ def judge(
 
 
 def promising(ratios: Sequence[float]) -> bool:
-    """Whether the rounds show a gain that is worth more of them."""
+    """True if the rounds show a gain that is worth more rounds."""
     return len(ratios) >= LEAST and statistics.median(ratios) < 1 - 2 * MARGIN
 
 
 def _given_up(ratios: Sequence[float]) -> Judgement:
-    """What rounds say that are over and prove nothing."""
+    """Judgement of rounds that are over and prove nothing."""
     rounds, median = len(ratios), statistics.median(ratios)
     slower, faster = sum(r > 1 for r in ratios), sum(r < 1 for r in ratios)
     for leans, beyond, how in (
@@ -96,7 +96,7 @@ def _proven(interval: Interval) -> Literal["helps", "hurts"] | None:
 
 
 def measured(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Measured | None:
-    """The rounds as a plan tells them; None without any."""
+    """The rounds as a plan presents them; None without any."""
     if not ratios:
         return None
     interval = anytime_ratio(ratios, confidence)
@@ -104,7 +104,7 @@ def measured(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Measure
 
 
 def inverse(measured: Measured) -> Measured:
-    """What was measured, seen from the other side."""
+    """Return the measurement, seen from the other side."""
     return Measured(
         ratio=1 / measured.ratio,
         low=1 / measured.high if measured.high else None,
@@ -124,7 +124,7 @@ def verdict_of(ratios: Sequence[float], confidence: float) -> Verdict:
 
 
 def agree(ratios: Sequence[float]) -> bool:
-    """Whether final rounds agree with the trials that chose: they prove the gain by themselves, or
+    """True if final rounds agree with the trials that chose: they prove the gain by themselves, or
     their median shows one that is worth having and nothing proves the contrary.
 
     To prove it twice would take as many rounds again as all trials on the way there.

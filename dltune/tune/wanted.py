@@ -1,4 +1,4 @@
-"""What is worth a trial beside an incumbent, given how the trials so far have ended."""
+"""Candidates worth a trial with an incumbent, given the results of the trials so far."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(
 
 
 def tried(trials: Sequence[Trial]) -> set[Choice]:
-    """Choices that were tried alone beside an incumbent."""
+    """Choices that were tried alone with an incumbent."""
     return {
         found[0]
         for trial in trials
@@ -57,7 +57,8 @@ def ratio(trial: Trial) -> float:
 
 
 def _helped(incumbent: Candidate, trials: Sequence[Trial]) -> Iterator[Candidate]:
-    """What helped beside another incumbent; not a second value of a setting that this one has."""
+    """Candidates with choices that helped with another incumbent; not a second value of this
+    incumbent's settings."""
     names = {choice.setting for choice in incumbent}
     helped = [t for t in trials if t.verdict == "helps" and t.against != incumbent]
     for trial in sorted(helped, key=ratio):
@@ -85,7 +86,7 @@ def _singles(
 def _may_act_now(
     name: str, incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
 ) -> bool:
-    """Whether a setting that had nothing to act on interacts with another one that acts, and that
+    """True if a setting that had nothing to act on interacts with another one that acts, and that
     was chosen since it was tried: workers have batches to prefetch."""
     joins = {other for option in options if option.choice.setting == name for other in option.joins}
     acting = {option.choice.setting for option in options if option.acts}
@@ -115,7 +116,7 @@ def _joined(
 
 
 def _together(pair: tuple[str, str], trials: Sequence[Trial]) -> bool:
-    """Whether a trial has tried at least one of the pair where the other was there."""
+    """True if a trial has tried at least one of the pair where the other was there."""
     for trial in trials:
         names = {choice.setting for choice in trial.candidate}
         new = {choice.setting for choice in added(trial.candidate, trial.against)}
@@ -125,7 +126,7 @@ def _together(pair: tuple[str, str], trials: Sequence[Trial]) -> bool:
 
 
 def _best_values(trials: Sequence[Trial]) -> dict[str, Choice]:
-    """Of each setting that was measured alone beside an incumbent."""
+    """Best value of each setting that was measured alone with an incumbent."""
     found: dict[str, tuple[float, Choice]] = {}
     for trial in trials:
         new = added(trial.candidate, trial.against)

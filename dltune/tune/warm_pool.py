@@ -1,4 +1,4 @@
-"""Who stands ready, who must go when there is no room, and what starting and turns cost."""
+"""Candidates that are ready, those that go when room is short, and costs of starts and turns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class WarmPool:
         self._rounds = 0
 
     def expected_seconds(self, candidates: Collection[Candidate], turns: int) -> float:
-        """Of so many turns, and of the starts of those candidates that do not stand, by what such
-        have taken so far."""
+        """Seconds of so many turns, and of the starts of those candidates that are not ready, from
+        the times of earlier turns and starts."""
         starts = sum(candidate not in self.standing for candidate in candidates)
         start = statistics.fmean(self._starts) if self._starts else 0.0
         turn = statistics.median(self._turns) if self._turns else 0.0
         return starts * start + turns * turn
 
     def expect(self, candidates: Sequence[Candidate], needed: Sequence[Candidate]) -> None:
-        """These are to stand next, all of them; those of `needed` stay in any case."""
+        """Expect these to be ready next, all of them; those of `needed` stay in any case."""
         missing = [candidate for candidate in candidates if candidate not in self.standing]
         for idle in self._idle((*needed, *candidates)):
             if len(self.standing) + len(missing) > self._evaluator.room:
@@ -40,7 +40,7 @@ class WarmPool:
         self._evaluator.expect(missing)
 
     def stand(self, candidate: Candidate, needed: Sequence[Candidate] = ()) -> Refused | None:
-        """Let a candidate stand ready; of the others, those of `needed` stay in any case."""
+        """Make a candidate ready; of the others, those of `needed` stay in any case."""
         if candidate in self.standing:
             return None
         for idle in self._idle(needed):
@@ -54,7 +54,7 @@ class WarmPool:
         return refused
 
     def drop(self, candidate: Candidate) -> None:
-        """End a candidate, if it stands."""
+        """End a candidate, if it is ready."""
         if candidate in self.standing:
             self.standing.remove(candidate)
             self._evaluator.drop(candidate)

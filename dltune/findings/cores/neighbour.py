@@ -41,7 +41,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             if names
             else "they are small, or not visible from inside this container"
         )
-        # threads that wait for each other at the end of each op lose the most beside others
+        # threads that wait for each other at the end of each op lose the most next to others
         free = _fewer_threads(observation, main)
         advice = (
             f"{advise_intra_op(main.framework, free)}, for the CPUs that are free"
