@@ -7,39 +7,27 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import owners
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "dltune"
 
 
-# the folders and files of each system, until they are one folder
-SYSTEMS = {
-    "lmdb": (
-        *("io/lmdb", "io/reader", "io/follow", "io/report/experiments", "tensorflow/records"),
-        *("planners/io", "documents/sections/io", "cli/io_report", "cli/lmdb"),
-    ),
-    "memory": ("memory", "planners/memory", "documents/sections/memory"),
-    "parallelism": (
-        *("parallelism", "jax", "planners/parallelism", "documents/sections/parallelism"),
-        *("documents/operators", "documents/operator_times", "report/kinds/operators"),
-        *("report/kinds/operator_times", "report/kinds/topology", "cli/rank_speeds"),
-        *("networks/operators", "networks/folded", "networks/recurrent"),
-    ),
-    "ranks": (
-        *("horovod", "planners/allreduce", "planners/buckets", "findings/ranks"),
-        *("simulate/ranks", "documents/horovod", "documents/sections/allreduce"),
-        *("documents/sections/buckets", "cli/horovod_report", "cli/horovod_live"),
-        "planners/settings/space/ranks",
-    ),
-    "transfers": ("planners/transfers", "documents/sections/transfers"),
-}
+# those that are installed: each is a folder of systems/
+SYSTEMS = tuple(sorted(path.parent.name for path in PACKAGE.glob("systems/*/extension.py")))
+# the folders that hold the files of one planner
+PLANNERS = tuple(
+    str(path.parent.relative_to(PACKAGE))
+    for path in sorted(PACKAGE.rglob("planner.py"))
+    if path.parent.name != "plan"
+)
 
 
 def drawn() -> list[str]:
     """Files and folders in the order of the drawing."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
-    (block,) = re.findall(r"^```\n(errors,.*?)^```$", text, re.M | re.S)
+    (block,) = re.findall(r"^```\n(base/.*?)^```$", text, re.M | re.S)
     heads = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
     return [name.strip().rstrip("/") for head in heads for name in head.split(",")]
 
@@ -72,10 +60,11 @@ SOURCES = [
 
 def test_every_folder_is_drawn() -> None:
     there = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
-    rooms = {f"planners/{p.parent.name}" for p in PACKAGE.glob("planners/*/planner.py")}
+    adapters = {"frameworks/tensorflow", "frameworks/pytorch"}
+    planners = {planner for planner in PLANNERS if planner.startswith("plan/")}
+    modules = {"extensions", "core", "views"}
     names = drawn()
-    modules = {"errors", "visible", "tables", "words", "views", "extensions", "core"}
-    assert there | rooms | modules == set(names)
+    assert there | adapters | planners | modules == set(names)
     assert len(names) == len(set(names))
 
 
@@ -93,28 +82,25 @@ def test_imports_run_one_way() -> None:
 
 
 def test_no_planner_knows_another() -> None:
-    names = drawn()
-    rooms = [name for name in names if name.startswith("planners/")]
-    assert len(rooms) >= 4
+    assert len(PLANNERS) == 2 + sum(len(owners.SYSTEMS[name].planners) for name in SYSTEMS)
     for source, path in SOURCES:
-        mine = part(path, names)
+        mine = part(path, [*PLANNERS])
         for name in imported(source):
-            other = part(name, names)
-            assert not (mine in rooms and other in rooms and other != mine), (path, name)
+            other = part(name, [*PLANNERS])
+            assert not (mine and other and other != mine), (path, name)
 
 
 def test_core_imports_no_system_and_no_system_another() -> None:
-    owners = {
-        folder: system for system, own in SYSTEMS.items() for folder in (*own, f"systems/{system}")
+    systems = [f"systems/{name}" for name in SYSTEMS]
+    assert {p.name for p in (PACKAGE / "systems").iterdir() if p.is_dir()} - {"__pycache__"} == {
+        *SYSTEMS
     }
-    folders = list(owners)
-    assert all((PACKAGE / f).exists() or (PACKAGE / f"{f}.py").exists() for f in folders)
     crossing = []
     for source, path in SOURCES:
-        mine = owners.get(part(path, folders) or "")
+        mine = part(path, systems)
         for name in imported(source):
-            other = owners.get(part(name, folders) or "")
-            if other not in (None, mine) and path != "io":  # names the reader's public objects
+            other = part(name, systems)
+            if other not in (None, mine):
                 crossing.append(f"{path} imports {name}")
     assert crossing == []
 
@@ -122,17 +108,15 @@ def test_core_imports_no_system_and_no_system_another() -> None:
 @pytest.mark.parametrize("door", ["plan", "run", "show", "report"])
 def test_what_uses_planners_names_none(door: str) -> None:
     """The commands that know planners through the registry alone, and what they stand on."""
-    folder = PACKAGE / "planners"
-    rooms = tuple(f"planners.{p.parent.name}" for p in folder.glob("*/planner.py"))
-    sources = [PACKAGE / "cli" / f"{door}.py", *(PACKAGE / "run").glob("*.py")]
-    sources += [*folder.glob("*.py"), PACKAGE / "report" / "kinds" / "plan.py"]
+    sources = [PACKAGE / "cli" / f"{door}.py", *(PACKAGE / "plan" / "run").glob("*.py")]
+    sources += [*(PACKAGE / "plan").glob("*.py"), PACKAGE / "report" / "kinds" / "plan.py"]
     for source in sources:
-        assert not [name for name in imported(source) if name.startswith(rooms)], source
+        assert not [name for name in imported(source) if part(name, [*PLANNERS])], source
 
 
 def test_frameworks_are_imported_in_their_adapters() -> None:
     for source, path in SOURCES:
-        if path.startswith(("tensorflow/", "jax/")) or "/inject/" in path:
+        if not {"tensorflow", "jax", "inject"}.isdisjoint(path.split("/")):
             continue
         for node in ast.walk(ast.parse(source.read_text())):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -143,7 +127,8 @@ def test_frameworks_are_imported_in_their_adapters() -> None:
 
 def test_what_runs_inside_a_job_imports_nothing_of_dltune() -> None:
     inside = [*PACKAGE.glob("**/inject/*.py"), *PACKAGE.glob("frameworks/bootstrap/*.py")]
-    inside.append(PACKAGE / "jax" / "gradients_rank.py")
-    assert {one.parent.parent.name for one in inside} >= {"tensorflow", "jax", "frameworks"}
+    inside += PACKAGE.glob("systems/parallelism/jax/gradients_rank.py")
+    folders = {one.parent.parent.name for one in inside}
+    assert folders >= {"tensorflow", "frameworks"} | {"ranks"}.intersection(SYSTEMS)
     for source in inside:
         assert list(imported(source)) == [], source

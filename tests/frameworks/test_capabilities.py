@@ -21,9 +21,9 @@ PACKAGE = Path(__file__).parents[2] / "dltune"
 OWN = {"frameworks", "tensorflow", "pytorch", "jax", "inject"}
 # files that can compare a framework's name, with the reason
 ALLOWED = {
-    "documents/plan.py": "a field of the first schema has the name of its only framework",
-    "planners/parallelism/enforce.py": "the part of a job that reads the plan, JAX or Keras",
-    "planners/parallelism/planner.py": "the part of a job that reads the plan, JAX or Keras",
+    "schemas/plan.py": "a field of the first schema has the name of its only framework",
+    "systems/parallelism/enforce.py": "the part of a job that reads the plan, JAX or Keras",
+    "systems/parallelism/planner.py": "the part of a job that reads the plan, JAX or Keras",
 }
 
 

@@ -56,7 +56,7 @@ def test_a_spent_budget_leaves_it_undecided() -> None:
     found = held("pass", "pass", config(Limit("page_faults", ratio=1.0), budget=1e-6))
     assert [v.outcome for v in found.verdicts] == ["undecided"]
     assert found.rounds == 2
-    assert "budget" in found.notes[-1]
+    assert any("budget" in note for note in found.notes)  # a busy machine adds its own
 
 
 def test_what_cannot_be_measured_does_not_hold_up_the_rest() -> None:
