@@ -32,9 +32,9 @@ _WITHOUT = "install it, or remove this section from the plan"
 
 
 def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
-    """The plan in a file. Raises UsageError, which lists every fault.
+    """Return the plan in a file. Raises UsageError, which lists every fault.
 
-    `left`: is told of each section whose planner is not here, which is then left out; without it,
+    `left`: called with each section whose planner is missing, which is then left out; without it,
     such a section is an error.
     """
     plan = documents.stored(path)
@@ -56,9 +56,9 @@ def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
 
 
 def check(plan: Plan) -> list[str]:
-    """All that cannot be done in a plan, one sentence each, the field's path first.
+    """Return a sentence for each thing that cannot be done in a plan, the field's path first.
 
-    Whether it fits a machine and a graph is for those who have these at hand.
+    Callers that have a machine and a graph check whether the plan fits them.
     """
     return [
         f"sections.{fault}"
@@ -76,7 +76,7 @@ def bare(
     tasks: tuple[str, ...] = (),
     sections: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
-    """A plan for this machine, made now, of these sections."""
+    """Return a plan for this machine, made now, of these sections."""
     return Plan(
         schema=SCHEMA,
         created=files.now(),
@@ -93,7 +93,7 @@ def bare(
 
 
 def with_sections(plan: Plan, **sections: Any) -> Plan:
-    """The plan with these sections in place of those of their names; None takes one away."""
+    """Return the plan with these sections in place of its sections of that name; None removes."""
     whole = {**plan.sections, **sections}
     kept = {name: section for name, section in whole.items() if section is not None}
     return msgspec.structs.replace(plan, sections=kept)
@@ -107,14 +107,13 @@ def put(
     profile: Profile | None = None,
     framework: Framework | None = None,
 ) -> Plan:
-    """`existing` with this section of the planner `name`, or a plan of its own.
+    """Return `existing` with this section of the planner `name`, or a new plan.
 
-    The section was decided for `machine`, from `profile` where it is for certain graphs; what the
-    profile's job ran under comes into the plan with it. `framework`: what ran the job, where there
-    is no profile to tell. Raises UsageError when `existing` is for another machine or other graphs,
-    or has sections under which a job has other graphs than those that this section, or one that is
-    there, was decided for.
-    """
+    The section was decided for `machine`, from `profile` where it is for certain graphs; the
+    settings of the profile's job come into the plan with it. `framework`: the job's framework, if
+    there is no profile that names it. Raises UsageError when `existing` is for another machine or
+    other graphs, or has sections under which a job has other graphs than those that this section,
+    or one that is there, was decided for. """
     if profile is None:
         made = bare(machine, framework=framework, sections={name: section})
     else:
@@ -157,13 +156,13 @@ def put(
 
 
 def _tasks(profile: Profile) -> tuple[str, ...]:
-    """Of a job with several; without, the framework calls its only one "localhost"."""
+    """Return the tasks of a job with several; a framework calls a single task "localhost"."""
     names = dict.fromkeys(task(step.device) for step in profile.steps)
     return tuple(name for name in names if job(name) not in ("", LOCAL))
 
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
-    """Raises UsageError unless the profile's job had the graphs of a job under `existing`."""
+    """Raise UsageError unless the profile's job had the graphs of a job under `existing`."""
     if why := _differences(existing, made.sections, own, graphs=True):
         raise UsageError(
             f"the existing plan runs the job {why}, unlike the profiled job, so their graphs "
@@ -173,8 +172,8 @@ def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
 
 
 def unlike(existing: Plan, profile: Profile, own: str) -> str:
-    """In what a job under `existing` is not run as the job of the profile was, beside the section
-    of the planner `own`, in a few words; empty: in nothing."""
+    """Describe in a few words how a job under `existing` runs unlike the profile's job, apart from
+    the section of the planner `own`; empty: no difference."""
     return _differences(existing, {"settings": profile.under}, own, graphs=False)
 
 
@@ -188,8 +187,8 @@ def _differences(existing: Plan, before: Mapping[str, Any], own: str, *, graphs:
 
 
 def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:
-    """Raises UsageError when a job with this section of the planner `name`, or without one, has
-    other graphs than those whose ops a section of `existing` speaks of."""
+    """Raise UsageError when a job with this section of the planner `name`, or without such a
+    section, has other graphs than the graphs whose ops a section of `existing` names."""
     why = planner(name).difference(existing.sections.get(name), section, graphs=True)
     if why and names_ops(existing):
         raise UsageError(
@@ -207,18 +206,18 @@ def observers(plan: Plan, *, in_force: bool) -> dict[str, Observer]:
 
 
 def names_ops(plan: Plan) -> bool:
-    """Whether a section speaks of single ops, which are met in the plan's graphs alone."""
+    """Return True if a section names single ops, which occur only in the plan's graphs."""
     return any(planner(name).names_ops(section) for name, section in plan.sections.items())
 
 
 def places_threads(plan: Plan) -> bool:
-    """Whether a section decides how many threads there are and where they run."""
+    """Return True if a section decides the number of threads and where they run."""
     return any(planner(name).places_threads(section) for name, section in plan.sections.items())
 
 
 def for_any_graph(plan: Plan) -> bool:
-    """Whether it may make other graphs of those it was made for, and says nothing of single ops,
-    which would be met in those alone."""
+    """Return True if it can change the graphs it was made for, and names no single ops, which
+    would occur only in those graphs."""
     changes = (planner(name).changes_graphs(section) for name, section in plan.sections.items())
     return any(changes) and not names_ops(plan)
 
@@ -239,7 +238,7 @@ def starts_disabled(plan: Plan) -> bool:
 
 
 def require_machine(plan: Plan, machine: Machine) -> None:
-    """Raises UsageError unless `machine` is the one that the plan was made for."""
+    """Raise UsageError unless the plan was made for `machine`."""
     if plan.machine == machine.fingerprint:
         return
     here = f"{counted(len(machine.cores), 'core')} of {machine.name}"
@@ -254,11 +253,12 @@ def require_machine(plan: Plan, machine: Machine) -> None:
 
 
 def require_sections(plan: Plan) -> None:
-    """Raises UsageError when there is nothing in it to enforce."""
+    """Raise UsageError when the plan has nothing to enforce."""
     if not plan.sections:
         raise UsageError("the plan has no section", remedy="make a plan with dltune plan PROFILE")
 
 
 def in_order(plan: Plan) -> list[tuple[str, Any]]:
-    """The plan's sections by their planners' names, in the order in which they take effect."""
+    """Return the plan's sections by their planners' names, in the order in which they take
+    effect."""
     return [(name, plan.sections[name]) for name in composed(plan.sections)]

@@ -1,4 +1,4 @@
-"""One profiling session: find the steps of a running job, climb, keep what was measured."""
+"""One profiling session: find the steps of a running job, climb, keep the measurements."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ LEAST_REPEATS, STEADY = 3, 0.05
 # of a step that receives from other tasks: an op's time is the least of five (TicTac, section 5)
 LEAST_OF_RECEIVER = 5
 HEAVY_SHARE = 0.9
-# a step that has not run for so many times its usual pause (or seconds) is over, or pauses
+# a step that has not run for this many times its usual pause (or seconds) is over, or pauses
 GONE, GONE_SECONDS = 20.0, 5.0
-# seconds between two looks at a job that has shown no step yet
+# seconds between two samples of a job that has shown no step yet
 LOOK_SECONDS = 2.0
-# seconds that a job may train without a step that runs again and again
+# seconds that a job can train without a step that runs again and again
 SEARCH_SECONDS = 600.0
-# seconds without a step after which it is said that there is none
+# seconds without a step after which dltune reports that there is none
 STILL_SECONDS = 60.0
-# after a rest steps are recorded anew for so long, and no longer than that
+# seconds for which steps are recorded again after a rest, at most
 ANEW_SECONDS = 5.0
 GNU_OPENMP = "libgomp"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """For the progress line. `left` is in seconds, None while it is not known."""
+    """State for the progress line. `left` is in seconds, None while it is not known."""
 
     phase: str
     step: int = 0
@@ -65,8 +65,8 @@ class Progress:
 
 @dataclass
 class _Climbing:
-    """The climb on the steps that were found: `repeats` are the executions of its present case,
-    those in which ops are timed.
+    """The climb on the steps that were found: `repeats` are the executions of its present case
+    in which ops are timed.
 
     Its orders have the versions from `version` on, one for each group of counters.
     """
@@ -85,12 +85,12 @@ class _Climbing:
     training: int = 0  # executions of other graphs, which train where these do not
 
     def ran_last(self, graph: int) -> float:
-        """Or when the present case began."""
+        """Return when the graph last ran, or when the present case began if that is later."""
         return max(self.began, self.ran.get(graph, 0.0))
 
 
 class Session:
-    """Drives one job. `run` blocks until the profile is whole or the job has ended."""
+    """Driver of one job. `run` blocks until the profile is whole or the job has ended."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class Session:
     ) -> None:
         """`cap`: most repeats of one case. `counters` are read around ops. `keep` is given every
         profile worth keeping, partial ones too, the whole one last. `under`: the settings around
-        the ops that the job has been given. `look` looks at the Python of a process, with so many
-        seconds from one look to the next. Until it is `ready` the job is left under its own
+        the ops that were applied to the job. `look` samples the Python of a process, with the
+        given seconds from one sample to the next. Until it is `ready` the job is left under its own
         settings; when it is `over` the profile stays partial. `roofs`: the machine's. `lacks`:
         which instructions the framework in a process was compiled without; asked when all is
-        measured. `flushes`: whether denormal numbers are to be taken for zero at last, to see what
-        they cost; asked when ops are measured."""
+        measured. `flushes`: True to flush denormal numbers to zero at the end and measure their
+        cost; asked when ops are measured."""
         self.machine = machine
         self.command = tuple(command)
         self.interval = interval
@@ -163,7 +163,8 @@ class Session:
         self._building: str | None = None
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a process: record every graph, under the job's own settings."""
+        """Return the first orders of a process: record every graph, under the job's own
+        settings."""
         self.sightings.records[process.pid] = Record(process.hello)
         self._processes[process.pid] = process
         self._building = None
@@ -176,10 +177,10 @@ class Session:
         ]
 
     def run(self, job: Job) -> Profile:
-        """The whole profile. The job still runs afterwards.
+        """Return the whole profile. The job still runs afterwards.
 
-        Raises a DltuneError that tells why when the job gave no step; what had been measured until
-        then has been kept.
+        Raises a DltuneError with the reason when the job ran no step; measurements until then have
+        been kept.
         """
         for event in job.events(0.5):
             if event is not None:
@@ -216,13 +217,13 @@ class Session:
         return self.profile
 
     def release(self) -> None:
-        """Let the job go on as if dltune were not there, and what it starts from now on."""
+        """Let the job, and all that it starts from now on, go on as if dltune were not there."""
         self._released = True
         self._order_all(discover=False)
 
     @property
     def measured_step(self) -> tuple[int, int] | None:
-        """The process and the graph that is the step, where that is one graph."""
+        """Process and graph of the step, if the step is a single graph."""
         climbing = self._climbing
         if climbing is None or len(climbing.steps.targets) > 1:
             return None
@@ -232,7 +233,7 @@ class Session:
 
     @property
     def _timed_apart(self) -> bool:
-        """Whether ops are timed in steps of their own, in which nothing is counted."""
+        """True if ops are timed in separate steps, in which nothing is counted."""
         return len(self._groups) > 1 and not self._groups[0]
 
     @property
@@ -428,7 +429,7 @@ class Session:
         self.climb = Climb(self._cases)
 
     def _start_again(self) -> None:
-        """What was taken for the step was not: training has begun only now."""
+        """Discard the supposed step: training has begun only now."""
         self.climb = Climb(self._cases)
         self._counting = Counting(self._counters) if self._counters else None
         self._climbing = None
@@ -436,7 +437,7 @@ class Session:
         self._order_all(discover=True)
 
     def _order_all(self, *, discover: bool) -> None:
-        """Every process records each op, or goes on as if dltune were not there."""
+        """Order every process to record each op, or to go on as if dltune were not there."""
         self._version += 1
         for process in self._processes.values():
             process.order(Orders(self._version, discover=discover).lines())
@@ -444,7 +445,7 @@ class Session:
     def _order_case(self, climbing: _Climbing) -> None:
         """Let the targets run the climb's present case, from their next execution on.
 
-        Other graphs are still recorded, so that a training step that comes later is seen.
+        Other graphs are still recorded, so that a later training step is detected.
         """
         case = self.climb.case
         if case is None:
@@ -461,7 +462,7 @@ class Session:
             for version, group in zip(versions, self._groups, strict=True)
             for line in self._orders(climbing, version, case, events=True, group=group).lines()
         ]
-        if self._timed_apart:  # not in whole rounds: what the job does every few steps meets each
+        if self._timed_apart:  # not in whole rounds: work of the job every few steps meets each
             lines.append(alternate_line([*versions] * 3 + [climbing.version]))
         elif len(versions) > 1:
             lines.append(alternate_line(versions))
@@ -513,7 +514,7 @@ class Session:
         for _, key_id, threads, _, start, end, _ in execution.events:
             key = record.keys[key_id].key
             wanted = self.climb.wanted(key)
-            # others are not under control: asynchronous, or may wait for another kernel
+            # others are not under control: asynchronous, or can wait for another kernel
             if wanted is not None and threads == wanted[0]:
                 self.climb.add(key, (end - start) * NANOSECOND)
                 total += (end - start) * NANOSECOND
@@ -534,7 +535,7 @@ class Session:
                 counting.add(group, key, wanted, counted)
 
     def _case_is_over(self, climbing: _Climbing) -> bool:
-        """Whether every step that still runs has run the case often enough: as often as is
+        """Return True if every step that still runs has run the case often enough: as often as is
         allowed, or until the ops that make up most of the time have small spreads."""
         repeats = climbing.repeats
         if not any(repeats.values()):
@@ -554,8 +555,8 @@ class Session:
         return least >= self.cap or all(self.climb.spread(key) <= STEADY for key in heavy)
 
     def _gone_for(self, climbing: _Climbing) -> float | None:
-        """Seconds without a step, so many that the job does something else for good, as with its
-        next model."""
+        """Return the seconds without a step if they are so many that the job has left the step for
+        good, as for its next model."""
         quiet = time.monotonic() - max(climbing.ran_last(graph) for graph in climbing.repeats)
         alone = GONE * len(self.machine.cores) * climbing.own.longest_wall  # on one thread, at most
         return quiet if quiet > max(SEARCH_SECONDS, alone) else None
@@ -568,11 +569,11 @@ class Session:
         self._order_case(climbing)
 
     def _climbed(self, climbing: _Climbing) -> None:
-        """All ops are measured; what is asked next, one after the other, is not of any one op.
+        """Go on when all ops are measured: the next measurements concern no single op.
 
-        First what denormal numbers cost, where there are some; else what recording costs, as the
-        time left may not be enough for both: steps under the job's own settings take turns with
-        and without it, not counted, as those were not that the job is known by.
+        Measure the cost of denormal numbers, if there are some; otherwise the cost of recording, as
+        the remaining time can be too short for both. Steps under the job's own settings take turns
+        with and without recording, and without counters, like the steps that the job is known by.
         """
         self._measured = True
         self._save()
@@ -599,7 +600,7 @@ class Session:
         return [graphs[graph].signature for graph in climbing.steps.targets]
 
     def _begin_flushing(self, climbing: _Climbing) -> None:
-        """What denormal numbers cost."""
+        """Begin to measure the cost of denormal numbers."""
         base, flushed = self._version + 1, self._version + 2
         self._version = flushed
         self._flushing = Flushing(base, flushed)
@@ -621,13 +622,14 @@ class Session:
             assert self.profile is not None
             step = self.profile.steps[0].wall.median
             self._lines = self._look(climbing.steps.pid, between_looks(step))
-            if python_matters(self.profile.steps[0]):  # to look takes time from the job
+            if python_matters(self.profile.steps[0]):  # sampling takes time from the job
                 self._lines.start()
         return self._lines.poll()
 
     @property
     def flushed(self) -> Ratio | None:
-        """Time of a step with denormal numbers taken for zero over one without, if it was tried."""
+        """Ratio of the time of a step with denormal numbers flushed to zero to the time without
+        flushing, if it was tried."""
         return self._flushing.ratio() if self._flushing else None
 
     def _whole(self) -> Profile:
@@ -638,8 +640,8 @@ class Session:
         return self.profile
 
     def _save(self, reason: str = "not all thread counts have been measured") -> None:
-        """Keep what was measured so far; nothing when no step was seen twice. It is partial for
-        this reason unless all ops are measured."""
+        """Keep the measurements so far; nothing when no step was seen twice. The profile is partial
+        for this reason unless all ops are measured."""
         climbing = self._climbing
         steps = climbing.steps if climbing else self._discovery.salvage()
         if steps is None:

@@ -1,4 +1,4 @@
-"""What a setting around the ops is: one declarative entry of the space that `tune` searches."""
+"""A setting around the ops: one declarative entry of the space that `tune` searches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dltune.schemas.sections.threads import Uniform
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What decides which settings fit: the machine, the job's command and its environment."""
+    """Facts that decide which settings fit: the machine, the job's command and its environment."""
 
     machine: Machine
     command: tuple[str, ...]
@@ -23,14 +23,14 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Means:
-    """What is done to an unmodified job.
+    """Changes to an unmodified job.
 
     `environment`: variables that are set. `joined`: parts ("NAME=VALUE" or a flag) that are added
-    to what the user has in a list-like variable (`GLIBC_TUNABLES`, `TF_XLA_FLAGS`). `preload`:
-    libraries that come before all others. `uniform`: TensorFlow's own thread pools. `cpus`: those
+    to the user's parts of a list-like variable (`GLIBC_TUNABLES`, `TF_XLA_FLAGS`). `preload`:
+    libraries that come before all others. `uniform`: TensorFlow's own thread pools. `cpus`: CPUs
     that the job is confined to. `shared`: each rank is confined to its part of the node's cores.
-    `ranks`: how many the launcher starts (`launcher.filled`); `flags`: what it is given first.
-    `hooks`: what the bootstrap does in the job's Python, by name (`extensions.Hook`).
+    `ranks`: number that the launcher starts (`launcher.filled`); `flags`: its first arguments.
+    `hooks`: values of the bootstrap's hooks in the job's Python, by name (`extensions.Hook`).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -52,18 +52,18 @@ class Setting:
     - `order`: its place in a search; settings with a likely gain have low numbers.
     - `what`: the change that it makes, a sentence; `helps`: the jobs that profit, a sentence.
     - `meanings`: the effect of each value, by value; a letter in the key stands for a number.
-    - `kind`: what may change in the job's results; `source`: the reference.
+    - `kind`: possible changes of the job's results; `source`: the reference.
     - `ways`: the means for each value here, likeliest gain first.
     - `offers` and `reads`, in place of `ways` where values are not listed: the values that are
       worth trying, and the means for any value (raises as `means`).
-    - `unfit`: the reason why no value can be tried here (None: one can).
+    - `unfit`: the reason why no value can be tried here (None: a value can).
     - `joins`: names of settings that interact with it, so that they are tried together;
-      `joined_by`: names of settings that are to have it among theirs.
+      `joined_by`: names of settings that are to have it in their `joins`.
     - `users`: how the user has set it, beyond the variables of its means (None: not set).
     - `default`: the value in force when nobody sets it, where that is one of the values.
     - `untried`: values that are not available here, and why.
-    - `changes_graph`: the job's step can have another graph with it, which does not match what was
-      planned for single ops.
+    - `changes_graph`: the job's step can have another graph with it, which does not match plans
+      for single ops.
     - `framework`: the only framework that has it (None: any); `framework_of`: the same for a value.
     """
 
@@ -88,11 +88,11 @@ class Setting:
     order: int = 1000
 
     def values(self, here: Circumstances) -> tuple[str, ...]:
-        """What is worth trying here beside leaving it as it is, likeliest gain first."""
+        """Return the values worth trying here, other than no change, likeliest gain first."""
         return tuple(self.offers(here) if self.offers else self.ways(here))
 
     def means(self, value: str, here: Circumstances) -> Means:
-        """What a value does. Raises UsageError for a value that there is not, or not here."""
+        """Return the means of a value. Raises UsageError if it does not exist, or not here."""
         if self.reads:
             return self.reads(value, here)
         ways = self.ways(here)
