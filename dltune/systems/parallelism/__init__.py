@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# what runs inside the processes of a job
+# files that run inside the processes of a job
 INJECTED = Path(__file__).resolve().parent / "inject"

@@ -266,7 +266,8 @@ def _file(section: Parallelism, what: str, text: str, sources: Sequence[Path], c
 
 
 def _taken_apart(source: str, imports: set[str], names: dict[str, set[str]]) -> str:
-    """What comes after a file's imports; these are added to, but for those beside it."""
+    """Return the text after a file's imports; add these to `imports` and `names`, except those of
+    dltune's files in the same folder."""
     last = 0
     for node in ast.parse(source).body:
         if isinstance(node, ast.Import):

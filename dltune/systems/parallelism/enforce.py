@@ -25,9 +25,9 @@ _SHOWN = 3
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What came of the section. `consumer`: what took it, by which `framework`; `weights` and
-    `divided`: of the job's models, in all and over devices; `outputs`: operators whose outputs were
-    divided as planned. `unknown`: weights that are no operator's."""
+    """The outcome of the section. `consumer`: the kind that took it, by which `framework`;
+    `weights` and `divided`: of the job's models, in all and over devices; `outputs`: operators
+    whose outputs were divided as planned. `unknown`: weights that are no operator's."""
 
     ranks: int
     consumer: str
@@ -134,7 +134,7 @@ class EnforcedParallelism(Enforcement):
             words = last_words(ranks.log(self._folder, rank), f"rank {rank}") if rank else ""
             self._cause = f"rank {rank} ended with exit code {code}" + (f"; {words}" * bool(words))
         if exit_code:
-            return None  # why it failed is what is to be told
+            return None  # the reason of the failure is reported instead
         self._require_taken()
         one = next(iter(self._heard.values()))
         taken = Taken(

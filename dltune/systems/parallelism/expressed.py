@@ -11,9 +11,9 @@ _REMEDY = "plan with --for keras, --for jax or --for torch"
 
 
 def expressed(section: Parallelism) -> dict[str, Any]:
-    """What `inject/_dltune_layouts.py` reads.
+    """Return the input of `inject/_dltune_layouts.py`.
 
-    Raises UsageError where operators stand on blocks of devices, or share weights that they divide
+    Raises UsageError where operators are on blocks of devices, or share weights that they divide
     differently.
     """
     mesh = section.mesh or (len(section.devices),)

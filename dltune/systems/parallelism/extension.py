@@ -1,4 +1,4 @@
-"""What the parallelism system registers."""
+"""Registrations of the parallelism system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a plan's devices are on this machine, and where their processes meet."""
+"""The plan's devices that are on this machine, and the address where their processes meet."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def interface(host: str) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Whether one of this machine's addresses is that host's."""
+    """True if an address of this machine is that host's."""
     try:
         with socket.create_server((host, 0)):
             return True

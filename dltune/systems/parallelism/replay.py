@@ -1,4 +1,4 @@
-"""A section simulated again, as it is written: what each device and each link does when.
+"""A section simulated again, as it is written: the activity of each device and each link over time.
 
 A plan holds the strategy and not its timeline, which is a thousand times as large; the network and
 the devices that it was made from are found by their digests.
@@ -29,9 +29,9 @@ MOST = 2_000_000  # tasks, of which a picture has a use
 
 
 def replayed(section: Parallelism, documents: Sequence[msgspec.Struct]) -> Schedule:
-    """`documents`: those at hand. Raises UsageError when the network, the devices or the operators'
-    times are not among them, nor published ones, when the plan does not fit them, or when a step
-    has too many tasks; DltuneError when the simulator cannot be built."""
+    """Return the schedule. `documents`: those at hand. Raises UsageError when the network, the
+    devices or the operators' times are not among them, nor published ones, when the plan does not
+    fit them, or when a step has too many tasks; DltuneError when the simulator cannot be built."""
     found = again(section, documents)
     if found is None:
         raise UsageError(
@@ -87,7 +87,7 @@ def _schedule(section: Parallelism, whole: Problem, events: Sequence[Event]) -> 
 
 
 class _Names:
-    """What is said of an event: its name, and what it has in common with others."""
+    """Words of an event: its name, and the group that it shares with others."""
 
     def __init__(self, whole: Problem) -> None:
         self._operators = whole.graph.operators

@@ -32,14 +32,15 @@ def tied(
 
 
 def _divided(problem: Problem, strategy: Strategy, number: int, shape: Sequence[int]) -> object:
-    """Which of the mesh's axes divide its weights."""
+    """Return, for each of the mesh's axes, True if it divides the operator's weights."""
     parameter = problem.graph.operators[number].parameter
     over = axes(problem.configuration(strategy, number), shape)
     return tuple(parameter is not None and axis == parameter for axis in over)
 
 
 def _alike(problem: Problem, strategy: Strategy, members: Sequence[int]) -> list[Strategy]:
-    """With each configuration that all of them may have; all devices computing the same is one."""
+    """Return the strategies with each configuration that all members can have; all devices
+    computing the same is one."""
     places = [
         {configuration: place for place, configuration in enumerate(problem.catalogs[number])}
         for number in members

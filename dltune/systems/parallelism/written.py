@@ -1,4 +1,4 @@
-"""A strategy as it stands in a plan, and back."""
+"""A strategy in the form of a plan, and back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def axes(chosen: Configuration, shape: Sequence[int]) -> tuple[int | None, ...]:
     found: list[int | None] = []
     left = 1
     for size in shape:
-        if left == 1:  # an axis divides one dimension; several beside each other may divide it
+        if left == 1:  # an axis divides one dimension; several neighbours can divide it
             axis = divided.pop(0)
             left = sizes[axis]
         left //= size
@@ -50,8 +50,8 @@ def axes(chosen: Configuration, shape: Sequence[int]) -> tuple[int | None, ...]:
 
 
 def read(section: Parallelism, problem: Problem) -> Strategy:
-    """Of the same network and devices. Raises UsageError when an operator is divided as none of its
-    configurations has it."""
+    """Return the strategy, of the same network and devices. Raises UsageError when an operator is
+    divided as none of its configurations has it."""
     operators = {one.name: one for one in section.operators}
     places: dict[tuple[object, ...], int | None] = {}
     strategy = []

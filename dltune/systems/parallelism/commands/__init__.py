@@ -1,1 +1,1 @@
-"""What the parallelism system adds to the command line."""
+"""Commands that the parallelism system adds to the command line."""

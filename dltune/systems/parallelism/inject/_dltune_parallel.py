@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# beside this file, and shared by frameworks
+# in this folder, and shared by frameworks
 from _dltune_distribution import Distribution
 from _dltune_layouts import Layouts
 from _dltune_rank import Rank, Tell
@@ -23,7 +23,8 @@ def start(
 ) -> tuple[
     list[tuple[str, Callable[[ModuleType], None]]], dict[str, Callable[[BaseException], None]]
 ]:
-    """What is to be done after which module's import, and where it cannot be imported."""
+    """Return the functions to call after the import of each module, and where it cannot be
+    imported."""
     parallel = _Parallel(orders, interpreter.tell)
     hooks = [
         ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
@@ -123,7 +124,7 @@ class _Parallel:
         return {"consumer": "jax"} if self._emitted() else {}
 
     def _emitted(self) -> bool:
-        """Whether the job has imported what `--emit` wrote of this plan."""
+        """True if the job has imported the file that `--emit` wrote of this plan."""
         plan = self._orders["plan"]
         return any(
             getattr(module, "__dict__", {}).get("DLTUNE_PLAN") == plan

@@ -1,4 +1,4 @@
-"""Inside the Python of a rank, whichever framework it uses: what it tells dltune, and how it ends.
+"""Inside the Python of a rank, whichever framework it uses: its messages to dltune, and its end.
 
 Standard library only.
 """
@@ -15,16 +15,17 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 Tell = Callable[[dict[str, Any]], Any]
-# seconds in which dltune ends a job that it was told a fault of
+# seconds in which dltune ends a job after a report of a fault
 _ENDING = 2.0
 WRONG_USE = 2
 
 
 class Rank:
-    """One that has joined the others under a plan. `orders`: the `plan`, the `address` of the
+    """A rank that has joined the others under a plan. `orders`: the `plan`, the `address` of the
     coordinator, this `rank` of so many `ranks`, its `device` here, the `host` at which it is
-    reached and the network `interface` of that, a `seed`, and whether the plan may be met in part
-    (`partial`). `taken`: what has come of the plan so far, as `messages.Parallel` has it."""
+    reached and the network `interface` of that, a `seed`, and whether meeting the plan in part is
+    permitted (`partial`). `taken`: the outcome of the plan so far, as `messages.Parallel` has
+    it."""
 
     def __init__(
         self, orders: dict[str, Any], tell: Tell, taken: Callable[[], dict[str, Any]]
@@ -54,8 +55,8 @@ class Rank:
         os._exit(WRONG_USE)
 
     def watch_the_end(self, failed: Callable[[BaseException], None] = lambda _: None) -> None:
-        """A rank that fails ends at once: its framework would wait for the others, who wait for it.
-        `failed`: called with what has ended the script."""
+        """End a rank that fails at once: its framework would wait for the others, who wait for it.
+        `failed`: called with the exception that ended the script."""
         owner = os.getpid()
         plain_hook, plain_exit = sys.excepthook, sys.exit
 
@@ -80,4 +81,4 @@ class Rank:
                 os._exit(self._code & 0xFF)
 
         sys.excepthook, sys.exit = excepthook, leave
-        atexit.register(ending)  # before what the framework has registered
+        atexit.register(ending)  # before the framework's registrations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# beside this file, and shared by frameworks
+# in this folder, and shared by frameworks
 from _dltune_layouts import Layouts
 from _dltune_rank import Rank, Tell
 from _dltune_torch_distribution import Distribution
@@ -23,7 +23,7 @@ _UNKNOWN_OP = re.compile(r"Operator ([\w.]+) does not have a sharding strategy")
 def start(
     orders: dict[str, Any], interpreter: Any
 ) -> tuple[list[tuple[str, Callable[[ModuleType], None]]], dict[str, Any]]:
-    """What is to be done after which module's import."""
+    """Return the functions to call after the import of each module."""
     parallel = _Parallel(orders, interpreter.tell)
     hooks = [
         ("numpy", lambda numpy: numpy.random.seed(orders["seed"])),
@@ -79,7 +79,7 @@ class _Parallel:
         self._rank.say()
 
     def _explain(self, error: BaseException) -> None:
-        """What has no way to be computed on parts ends the job, in a sentence."""
+        """End the job, in a sentence, on an op that cannot be computed on parts."""
         if found := _UNKNOWN_OP.search(str(error)):
             self._rank.refuse(
                 f"PyTorch {self._torch.__version__} cannot compute {found[1]} on divided tensors",

@@ -1,4 +1,5 @@
-"""Whether a mesh gives the gradients of one device: tried, as compilers have been seen to be wrong.
+"""A trial of a mesh's gradients against those of one device, as compilers have been seen to be
+wrong.
 
 XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's height is divided
 over one axis of a 2 x 2 mesh and the other axis divides nothing;
@@ -43,12 +44,12 @@ def differences(
     pairs: Sequence[tuple[int, ...]] | None = None,
     python: str = sys.executable,
 ) -> list[Difference]:
-    """What differs from one device by more than TOLERANCE, for small operators divided as those of
-    `plan` (as `_dltune_layouts.Layouts` has it), one process for each device.
+    """Return the differences from one device by more than TOLERANCE, for small operators divided as
+    those of `plan` (as `_dltune_layouts.Layouts` has it), one process for each device.
 
-    `pairs`: operators of which the second reads the first, by number; by default those beside each
-    other in the plan. Those divided alike are tried once. Raises UsageError when `python` has no
-    JAX, or the processes fail.
+    `pairs`: operators of which the second reads the first, by number; by default neighbours in the
+    plan. Those divided alike are tried once. Raises UsageError when `python` has no JAX, or the
+    processes fail.
     """
     operators = plan["operators"]
     if pairs is None:

@@ -1,7 +1,7 @@
 """One rank of a gradient check: `python gradients_rank.py ORDERS`, started by `ranks.py`.
 
 Pairs of operators, the second reading the first, are trained for one step on the mesh and on one
-device alone. It runs in the job's Python, which may know nothing of dltune.
+device alone. It runs in the job's Python, which can be without dltune.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DIMENSION_NUMBERS = ("NHWC", "HWIO", "NHWC")
 
 
 def main(orders: dict[str, Any]) -> None:
-    """`orders`: the `plan`, `pairs` of its operators by number, the coordinator's `address`, and
-    where rank 0 writes the `result`: for each pair and array the largest difference of its
-    gradients beside their largest, and how many times as large they are in all."""
+    """Run the check. `orders`: the `plan`, `pairs` of its operators by number, the coordinator's
+    `address`, and where rank 0 writes the `result`: for each pair and array the largest difference
+    of its gradients next to their largest, and how many times as large they are in all."""
     import jax
     import numpy as np
     from jax.experimental.multihost_utils import process_allgather

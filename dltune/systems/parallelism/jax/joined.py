@@ -19,8 +19,9 @@ def run(
     undone: str,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """What rank 0 says on both streams; the logs of all are left in `folder`. Raises UsageError
-    when one fails: `undone` is what could not be done, and the first word of `command` a Python."""
+    """Return the output of rank 0 on both streams; the logs of all are left in `folder`. Raises
+    UsageError when one fails: `undone` names the failed task, and the first word of `command` is a
+    Python."""
     with open(ranks.log(folder, 0), "wb") as said:
         done = subprocess.run(
             ranks.started(range(count), count, command),

@@ -1,4 +1,4 @@
-"""What kinds of operators compute in JAX, at their local shapes."""
+"""The functions of the kinds of operators in JAX, at their local shapes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EQUATION = re.compile(r"([A-Za-z]+),([A-Za-z]+)->([A-Za-z]+)")
 def computed(
     head: str, request: Request, window: tuple[int, ...]
 ) -> tuple[Callable[[Any, Any], Any], list[tuple[int, ...]]]:
-    """What the operator's own kind does with its weights and inputs, and the shapes of its weights.
-    Raises UsageError for shapes that do not go together."""
+    """Return the function of the operator's kind on its weights and inputs, and the shapes of its
+    weights. Raises UsageError for shapes that do not go together."""
     import jax
     import jax.numpy as jnp
 
@@ -119,7 +119,7 @@ def _pictures(request: Request) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _joined(values: Any, inputs: Any) -> Any:
-    """With what a fused kernel adds."""
+    """Return the values with the inputs that a fused kernel adds."""
     for one in inputs[1:]:
         values = values + one.reshape(values.shape)
     return values
@@ -137,7 +137,7 @@ def _pads(
 
 
 def _einsum(request: Request) -> Callable[[Any, Any], Any]:
-    """Of two tensors, in the order in which their sizes fit the letters."""
+    """Return the einsum of two tensors, in the order in which their sizes fit the letters."""
     words = request.type.split()
     found = EQUATION.fullmatch(words[1]) if len(words) > 1 else None
     if found and len(found[3]) == len(request.output) and len(request.inputs) == 2:
@@ -182,7 +182,7 @@ def _loss(request: Request, _: Any, inputs: Any) -> Any:
 
 
 def _lstm(weights: Any, inputs: Any) -> Any:
-    """A step: the gates from what it reads and what the step before gave out, then the cell."""
+    """A step: the gates from its input and the previous step's output, then the cell."""
     import jax
     import jax.numpy as jnp
 

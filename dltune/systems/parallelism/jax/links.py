@@ -1,11 +1,11 @@
-"""What ranks can send each other: sums and exchanges of several sizes, timed between them.
+"""Speeds of links between ranks: sums and exchanges of several sizes, timed between them.
 
-`timed` runs in every rank, in a Python that has JAX and may have nothing else that dltune needs;
-the rest runs in dltune's own.
+`timed` runs in every rank, in a Python that has JAX and possibly nothing else that dltune needs;
+the rest runs in dltune's Python.
 
-gloo sends a part only when it has heard that it is awaited, behind what goes the other way: where
-two ranks exchange more than what sockets hold, one way often comes after the other. An all-reduce
-sends in turns, both ways at once. So each kind of collective has a speed of its own.
+gloo sends a part only after a message that the part is awaited, behind the data that go the other
+way: where two ranks exchange more than sockets hold, one way often comes after the other. An
+all-reduce sends in turns, both ways at once. So each kind of collective has a separate speed.
 """
 
 from __future__ import annotations
@@ -93,13 +93,14 @@ class Speeds:
         speeds = {}
         for kind, timed in samples.items():
             size, seconds = timed[-1]
-            # on a loaded machine nothing may be left beside a latency
+            # on a loaded machine it is possible that nothing is left after the latency
             speeds[kind] = size / max(seconds - latency, seconds / 2)
         return Speeds(latency, **speeds)
 
     @property
     def times(self) -> tuple[float, float]:
-        """Of a byte in an all-reduce and in an all-to-all, as `Problem` has them."""
+        """Return the times of a byte in an all-reduce and in an all-to-all, as `Problem` has
+        them."""
         return self.gather / self.sum, self.gather / self.swap
 
 

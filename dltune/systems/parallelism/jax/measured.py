@@ -30,8 +30,8 @@ def costs(graph: Operators, devices: int, space: Space, python: str = sys.execut
 
 
 def timed(wanted: Sequence[Request], python: str = sys.executable) -> dict[Request, Times]:
-    """Of each part; of a profile's by what JAX has in their place. Raises UsageError as
-    `operator_times.measured`."""
+    """Return the times of each part; for a profile's part, those of its equivalent in JAX. Raises
+    UsageError as `operator_times.measured`."""
     plain = {one: profiled_types.plain(one) for one in wanted}
     distinct = [*dict.fromkeys(plain.values())]
     found = dict(zip(distinct, measured(distinct, python), strict=True))
@@ -39,7 +39,7 @@ def timed(wanted: Sequence[Request], python: str = sys.executable) -> dict[Reque
 
 
 def known(request: Request) -> bool:
-    """Whether parts of its type can be timed."""
+    """True if parts of its type can be timed."""
     return unknown_word(profiled_types.plain(request)) is None
 
 

@@ -1,4 +1,4 @@
-"""How long operators take on this machine, by JAX: each at its local shapes, alone in a process.
+"""Times of operators on this machine, by JAX: each at its local shapes, alone in a process.
 
 Run as `python -m dltune.systems.parallelism.jax.operator_times`, it reads a list of requests as
 JSON from stdin and prints their times. It needs nothing but JAX and this package.
@@ -44,8 +44,8 @@ class Times:
 def measured(
     requests: Sequence[Request], python: str = sys.executable, repeats: int = REPEATS
 ) -> list[Times]:
-    """Of each request, in a process of its own. Raises UsageError for an operator that is not known
-    here, for shapes that do not fit, and where `python` has no JAX."""
+    """Return the times of each request, in a separate process. Raises UsageError for an operator
+    that is not known here, for shapes that do not fit, and where `python` has no JAX."""
     for one in requests:
         require_known(one)
     done = subprocess.run(

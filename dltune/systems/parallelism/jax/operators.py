@@ -1,4 +1,4 @@
-"""Operators of a network in JAX: what each computes at its local shapes."""
+"""Operators of a network in JAX: the function of each at its local shapes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KNOWN = _AFTER | _ALONE | _LEARNING | {"max_pool", "avg_pool"}
 
 
 def unknown_word(request: Request) -> str | None:
-    """What of its type is not known here."""
+    """Return the word of its type that is not known here."""
     head, *rest = request.type.split()
     shapes = (_WINDOW, EQUATION) if head == "einsum" else (_WINDOW,)
     words = [head, *(word for word in rest if not any(one.fullmatch(word) for one in shapes))]
@@ -47,7 +47,7 @@ def require_known(request: Request) -> None:
 
 
 def operator(request: Request) -> tuple[Callable[..., Any], list[Any]]:
-    """What it computes of its weights and inputs, and these."""
+    """Return its function of weights and inputs, and these."""
     import jax
     import numpy as np
 
@@ -75,7 +75,7 @@ def operator(request: Request) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def _applied(word: str, values: Any, scale: Any) -> Any:
-    """What is done with each number; dropout's mask is a product."""
+    """Return the result of a function of each number; dropout's mask is a product."""
     import jax
     import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""What ops come to on a rank's part of this machine's cores, by JAX."""
+"""Speeds of ops on a rank's part of this machine's cores, by JAX."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FLOAT = 4
 
 
 def kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
-    """Of so many ranks, each on as many of the cores that this process may use: operations a second
-    of a product of two square matrices, bytes a second of a sum of two. Raises UsageError as
-    `operator_times.measured`."""
+    """Return the kind for so many ranks, each on as many of the cores that this process can use:
+    operations a second of a product of two square matrices, bytes a second of a sum of two. Raises
+    UsageError as `operator_times.measured`."""
     square = (_SIDE, _SIDE)
     product = Request("dense", (square,), square, data=True)
     total = Request("add", (square, square), square)

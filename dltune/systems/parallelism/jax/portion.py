@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def cores(devices: int) -> Iterator[int]:
-    """How many one of so many devices has; what is started meanwhile runs on these alone."""
+    """Yield the number of cores of one of so many devices; processes started meanwhile run on these
+    alone."""
     own = sorted(os.sched_getaffinity(0))
     portion = own[: max(1, len(own) // devices)]
     os.sched_setaffinity(0, portion)

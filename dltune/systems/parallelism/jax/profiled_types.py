@@ -1,10 +1,10 @@
-"""Operators of profiled TensorFlow steps, as what JAX computes in their place.
+"""Operators of profiled TensorFlow steps, with their equivalents in JAX.
 
 A profile's operator begins with an op, and has the kinds of ops that follow, in no order
-(`model/profiled.py`). What works number by number is one pass, as XLA makes one of it: the
-function that takes the longest stands for all. Ops that only move numbers are none, nor are
-metrics, for which no gradient waits. What is not in these lists is left as it is, and refused where
-operators are timed.
+(`model/profiled.py`). Ops that work number by number are one pass, as XLA makes one of them: the
+function that takes the longest represents all. Ops that only move numbers are none, nor are
+metrics, for which no gradient waits. Ops that are not in these lists are left unchanged, and
+refused where operators are timed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BEGINS = {
     ),
     **{"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid"},
 }
-# the first of these that is there stands for all that works number by number
+# the first of these that is there represents all that works number by number
 _EACH = {
     **dict.fromkeys(("Erf", "Erfc", "GeluExact", "GeluApproximate"), "gelu"),
     **{"Tanh": "tanh", "Sigmoid": "sigmoid", "Swish": "sigmoid"},
@@ -36,7 +36,7 @@ _EACH = {
 _NORM = {"Rsqrt", "SquaredDifference"}
 _SCALING = {"Add", "Mul", "Neg", "Sub"}
 _NORMS = {"FusedBatchNorm", "FusedBatchNormEx"}
-# of metrics and running statistics, and what is handed on
+# of metrics and running statistics, and ops that hand values on
 _ASIDE = {
     *("All", "Any", "ArgMax", "ArgMin", "AssignAddVariableOp", "AssignSubVariableOp"),
     *("AssignVariableOp", "Bitcast", "BitwiseAnd", "CheckNumerics", "InTopK", "LogicalAnd"),

@@ -22,7 +22,7 @@ def data_parallel(problem: Problem) -> Strategy:
 
 
 def single(problem: Problem) -> Strategy:
-    """All on the first device, or wherever no other can be had on as few."""
+    """Put all on the first device, or where an operator cannot be, on as few as possible."""
 
     def preference(_: int, __: Operator, one: Configuration) -> tuple[float, ...]:
         return -one.tasks, -one.parts, -one.start
@@ -31,9 +31,10 @@ def single(problem: Problem) -> Strategy:
 
 
 def expert(problem: Problem) -> Strategy:
-    """What people do: dense layers of a network of convolutions are divided by what they learn, all
-    else by samples (Krizhevsky, arXiv 1404.5997); in a recurrent network every host has samples of
-    its own, and within it each layer is on one device (Wu et al., arXiv 1609.08144)."""
+    """Return the usual strategy of experts: dense layers of a network of convolutions are divided
+    by their weights, all else by samples (Krizhevsky, arXiv 1404.5997); in a recurrent network
+    every host has separate samples, and within it each layer is on one device (Wu et al., arXiv
+    1609.08144)."""
     graph, topology = problem.graph, problem.topology
     blocks = {name: n for n, name in enumerate({o.block: 0 for o in graph.operators if o.block})}
     hosts = len({device.host for device in topology.devices})

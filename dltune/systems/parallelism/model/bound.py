@@ -1,12 +1,12 @@
-"""What no strategy of a problem is faster than, proven; the gap to it says how good one is.
+"""A proven lower bound of the step time of any strategy; the gap to it rates a strategy.
 
 For the planner, in this order: `dynamic.strategy` gives a strategy to start the search from; then
 the search; and `bound` of the best that it found.
 
-Three proofs, the best of which is told. The longest way there and back through the operators, or
-all work on all devices alike (`linear.quick`): always there. An integer programme of both together
-(`linear.solve`), where ortools is installed; until it ends, what its relaxation comes to. Branch
-and bound (`exact`), where its tables fit; until it ends, the least of what is open.
+Three proofs, the best of which is reported. The longest way there and back through the operators,
+or all work on all devices alike (`linear.quick`): always there. An integer programme of both
+together (`linear.solve`), where ortools is installed; until it ends, the optimum of its relaxation.
+Branch and bound (`exact`), where its tables fit; until it ends, the least of the open part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How long the operators of a recorded step of PyTorch's take: by the calls that are theirs.
+"""Times of the operators of a recorded step of PyTorch's: by the calls that are theirs.
 
-Between two layers, such as in an activation, time counts as the earlier one's. Backward calls come
-to layers in the opposite order: each belongs to the nearest one, from where the one before belonged
-on, that read one of the storages it reads, and where there is none to the same as the one before.
+Between two layers, such as in an activation, time counts as the earlier layer's. Backward calls
+come to layers in the opposite order: each belongs to the nearest layer, from the previous call's
+layer on, that read one of the storages it reads; without such a layer, to the previous call's
+layer.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dltune.systems.parallelism.schemas.operators import Operators
 
 
 def measured(calls: Calls, operators: Operators, profile: Profile) -> Measured:
-    """`operators`: of these calls, as `called` has them. Calls were timed under the job's own
-    threads; what ops of their kind take on one, and at their best, the profile's cases tell."""
+    """Return the times. `operators`: of these calls, as `called` has them. Calls were timed under
+    the job's threads; the profile's cases give the times of ops of their kind on one thread, and at
+    their best."""
     layers = layers_of(calls)
     slower = _Slower(profile.ops, profile.settings.intra)
     forward = [Seconds()] * len(layers)
@@ -65,8 +67,8 @@ def _owners(calls: Calls, layers: Sequence[Layer]) -> list[int | None]:
 
 
 class _Slower:
-    """What ops of a kind take on one thread, and at their best, over what they take on those that
-    the job has; of a kind without cases, what all ops together do."""
+    """Times of ops of a kind on one thread, and at their best, over those on the threads that the
+    job has; of a kind without cases, those of all ops together."""
 
     def __init__(self, ops: Iterable[Op], threads: int) -> None:
         own: defaultdict[str, float] = defaultdict(float)

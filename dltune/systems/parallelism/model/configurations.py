@@ -1,4 +1,4 @@
-"""How one operator can be divided: the SOAP space (Jia, Zaharia and Aiken, 2018, section 4)."""
+"""The divisions of one operator: the SOAP space (Jia, Zaharia and Aiken, 2018, section 4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.schemas.operators import MOST_DIMENSIONS, Operator
 
-REPLICA = MOST_DIMENSIONS  # the axis of copies, beside those of the output's dimensions
+REPLICA = MOST_DIMENSIONS  # the axis of copies, after those of the output's dimensions
 ROW_MAJOR = (0, 1, 2, 3, REPLICA)
 
 
@@ -41,7 +41,7 @@ class Configuration:
         return self.parts * self.replicas
 
     def devices(self, count: int) -> list[int]:
-        """Of each task; `count` of them are there."""
+        """Return the device of each task; `count` of them are there."""
         sizes = (*self.degrees, self.replicas)
         steps, step = [0] * len(sizes), self.stride
         for axis in reversed(self.order):
@@ -75,9 +75,9 @@ def soap(operator: Operator, devices: int, hosts: int = 1) -> list[Configuration
 
 
 def mesh(operator: Operator, shape: Sequence[int]) -> list[Configuration]:
-    """All ways on a mesh of devices of this shape, its last axis the fastest: each axis divides one
-    dimension, or has all of its devices compute the same (GSPMD's shardings). Where two axes divide
-    the same they stand beside each other."""
+    """Return all ways on a mesh of devices of this shape, its last axis the fastest: each axis
+    divides one dimension, or has all of its devices compute the same (GSPMD's shardings). Where two
+    axes divide the same dimension they are neighbours."""
     found: dict[Configuration, None] = {}
     axes = [
         *(n for n, dimension in enumerate(operator.dimensions) if dimension.kind != "whole"),

@@ -1,4 +1,4 @@
-"""How long a part of an operator takes on a device."""
+"""The time of a part of an operator on a device."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _read(graph: Operators, read: Input, output: Sequence[int]) -> tuple[int, ..
 
 
 def roofline(operator: Operator, part: Part, kind: Kind) -> tuple[float, float]:
-    """As long as its operations or its bytes take at the device's peaks, whichever is more, and
-    what every op takes besides (Williams, Waterman and Patterson, 2009). What looks up rows of
-    weights moves these alone. Backwards the bytes move twice."""
+    """Return the time of its operations or its bytes at the device's peaks, whichever is more, plus
+    the fixed time of every op (Williams, Waterman and Patterson, 2009). An operator that looks up
+    rows of weights moves these alone. Backwards the bytes move twice."""
     weights = part.weights if operator.flops else 0.0
     seconds = []
     for flops, passes in ((operator.flops, 1), (operator.backward_flops, 2)):

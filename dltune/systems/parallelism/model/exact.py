@@ -1,12 +1,12 @@
-"""The best strategy there is of a small network on few devices, proven (paper, section 8.4).
+"""The best strategy of a small network on few devices, proven (paper, section 8.4).
 
-Branch and bound, best first (branching.h): operators get their configurations in their order; what
-all strategies that begin so cannot be faster than is told by beginning.h, and those that cannot
-beat the best one known are left out. That bound holds for every order in which resources could run
+Branch and bound, best first (branching.h): operators get their configurations in their order;
+beginning.h gives the lower bound of all strategies that begin so, and those that cannot beat the
+best known strategy are left out. That bound holds for every order in which resources could run
 their tasks, and so for first in, first out, too. No strategy is left out as the mirror image of
 another: the configurations over blocks of devices are not closed under a change of devices, and
-tasks that are ready at the same time run in the order of their names, which a mirror image may have
-otherwise.
+tasks that are ready at the same time run in the order of their names, which can differ in a mirror
+image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dltune.systems.parallelism.model.problem import Problem, Strategy
 
 MOST_BYTES = 2**29  # of tables
 NODES = 5_000_000  # kept at once, 24 bytes each and 16 while open
-COMBINED = 20_000  # configurations of operators that learn together, looked at together
+COMBINED = 20_000  # configurations of operators that learn together, considered together
 _MOVE, _ROW = 24, 24  # bytes of a piece, of a list of them
 
 
@@ -28,8 +28,8 @@ def optimum(problem: Problem, incumbent: Strategy, seconds: float) -> Proof:
 
 
 def fits(problem: Problem) -> bool:
-    """Whether there is room for what all pairs of configurations of operators that follow each
-    other move."""
+    """True if there is room for the moved data of all pairs of configurations of operators that
+    follow each other."""
     bytes = 0
     seen: set[tuple[object, ...]] = set()
     for n, operator in enumerate(problem.graph.operators):

@@ -1,5 +1,5 @@
-"""How long parts of operators take, measured once for each type with its local shapes (FlexFlow's
-paper, section 5)."""
+"""Times of parts of operators, measured once for each type with its local shapes (FlexFlow's paper,
+section 5)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def by_request(found: OperatorTimes) -> dict[Request, PartTime]:
 
 
 def requests(graph: Operators, devices: int, space: Space) -> list[Request]:
-    """All parts into which the configurations of `space` divide operators on so many devices, those
-    that are alike once. What a step is given is there and has none."""
+    """Return all parts into which the configurations of `space` divide operators on so many
+    devices, those that are alike once. Operators without inputs (the data that a step receives)
+    have none."""
     wanted: dict[Request, None] = {}
     for operator in graph.operators:
         if operator.inputs:

@@ -21,7 +21,7 @@ def of(type_: Any, *names: str) -> Iterator[tuple[str, Any]]:
 
 
 class Region(ctypes.Structure):
-    """As in problem.h, like those below up to ProblemAbout."""
+    """Mirrors problem.h, like those below up to ProblemAbout."""
 
     _fields_ = (*of(c_int32, "extent", "of", "stride", "start"),)
 
@@ -64,7 +64,7 @@ class ProblemAbout(ctypes.Structure):
 
 
 class SearchAbout(ctypes.Structure):
-    """As in search.h, like Outcome and Improvement."""
+    """Mirrors search.h, like Outcome and Improvement."""
 
     _fields_ = (
         ("seed", c_uint64),
@@ -83,7 +83,7 @@ class Outcome(ctypes.Structure):
 
 
 class Limits(ctypes.Structure):
-    """As in branching.h, like Proof."""
+    """Mirrors branching.h, like Proof."""
 
     _fields_ = (("seconds", c_double), *of(c_int64, "nodes", "known"))
 
@@ -93,7 +93,7 @@ class Proof(ctypes.Structure):
 
 
 class Shown(ctypes.Structure):
-    """As in engine.cc, like Totals."""
+    """Mirrors engine.cc, like Totals."""
 
     _fields_ = (
         *of(c_int32, "kind", "number", "back", "place", "part", "resource"),

@@ -1,4 +1,4 @@
-"""A network on a topology: what each operator's configurations are and what they take."""
+"""A network on a topology: the configurations of each operator and their times."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Measured:
 
 
 def measured(step: Step, ops: Sequence[Op]) -> Measured:
-    """Of a profile's step and its ops. Raises UsageError for a step that has loops, trains nothing,
-    or whose samples or weights are not known."""
+    """Return the operators of a profile's step and its ops, with times. Raises UsageError for a
+    step that has loops, trains nothing, or whose samples or weights are not known."""
     view = StepView.of(step, ops)
     layers = Layers(view, roles(view))
     own = owners(layers)
@@ -181,7 +181,8 @@ def _bytes(layers: Layers, variable: int) -> int:
 
 
 def _titles(layers: Layers, own: Mapping[int, Sequence[int]], names: Names) -> list[str]:
-    """Unlike each other: the layer of what an operator learns first, or in which it begins."""
+    """Return distinct titles: the layer of the weight that an operator learns first, or in which it
+    begins."""
     learned = {number: variable for variable in reversed([*own]) for number in own[variable]}
     found: dict[str, None] = {}
     for number, draft in enumerate(layers.drafts):
@@ -200,7 +201,8 @@ def _titles(layers: Layers, own: Mapping[int, Sequence[int]], names: Names) -> l
 
 
 def _type(layers: Layers, number: int) -> str:
-    """The op that it begins with, how its windows lie, and the kinds of ops that follow."""
+    """Return the op that it begins with, the placement of its windows, and the kinds of ops that
+    follow."""
     view, draft = layers.view, layers.drafts[number]
     key = view.keys[draft.anchor]
     words = [view.families[draft.anchor]]

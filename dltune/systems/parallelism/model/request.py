@@ -1,5 +1,5 @@
-"""What decides how long an operator's part takes. Standard library only: it is also imported where
-operators are timed, in a Python that may have nothing else that dltune needs."""
+"""The properties that decide the time of an operator's part. Standard library only: it is also
+imported where operators are timed, in a Python that can be without the rest that dltune needs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Request:
-    """`type`: as in an operators document, such as "conv 3x3/2 bias relu": what is computed, the
-    window and its stride, and what is done with each number then. `inputs`: shapes of what one part
-    reads, the samples first and the channels last; `output`: of what it gives out. `data`: it reads
-    what the step is given, of which no gradients are taken."""
+    """`type`: as in an operators document, such as "conv 3x3/2 bias relu": the operation, the
+    window and its stride, and the functions of each number then. `inputs`: shapes of one part's
+    inputs, the samples first and the channels last; `output`: of its output. `data`: it reads the
+    inputs of the step, of which no gradients are taken."""
 
     type: str
     inputs: tuple[tuple[int, ...], ...]

@@ -1,4 +1,5 @@
-"""How data get from one device to another: over the shortest path, held up by its slowest link."""
+"""The way of data from one device to another: over the shortest path, held up by its slowest
+link."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ NOMINAL = 2**20  # bytes, whose time over a link says how long the link is
 class Routes:
     """For each ordered pair of devices, shape (devices, devices): the `channel` that a transfer
     keeps busy, seconds of `latency`, and `per_byte`, seconds. Resources are numbered on from the
-    devices: `channels` tells each channel's name."""
+    devices: `channels` has each channel's name."""
 
     channel: NDArray[np.int32]
     latency: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""How long parts of a profiled step's operators take on devices of the profiled machine."""
+"""Times of parts of a profiled step's operators on devices of the profiled machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the documents of the parallelism system look."""
+"""Views of the documents of the parallelism system."""

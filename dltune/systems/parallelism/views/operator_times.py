@@ -1,4 +1,4 @@
-"""What parts of operators take on a device."""
+"""View of the times of parts of operators on a device."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What people call a weight and an op: the path of its layer.
+"""Names of a weight and an op for people: the path of its layer.
 
-Keras 3 enters each layer's name scope twice, so that TensorFlow puts a number behind it: what is
-`dense_1` in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all
-weights are read in such scopes the numbers go again. A path has the names of the layers around, but
-not that of a functional model, whose layers are built before it. Its default name is left out here;
-one that somebody gave it cannot be told from that of a layer, and stays in front.
+Keras 3 enters each layer's name scope twice, so that TensorFlow puts a number behind it: `dense_1`
+in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all weights are
+read in such scopes the numbers go again. A path has the names of the layers around, but not that of
+a functional model, whose layers are built before it. Its default name is left out here; a name that
+somebody gave it cannot be distinguished from that of a layer, and stays in front.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Names:
         }
 
     def layer(self, variable: int) -> str:
-        """Of a weight, as its variable's path has it before its last part."""
+        """Return the layer of a weight, as its variable's path has it before its last part."""
         return self._paths[variable]
 
     def op(self, node: int) -> tuple[str, str]:
-        """The layer in which it is computed, and what it is called there."""
+        """Return the layer in which it is computed, and its name there."""
         parts = _parts(self.view.nodes[node].name)
         return "/".join(self._clean(parts[:-1])), parts[-1]
 
@@ -59,19 +59,19 @@ class Names:
         reads = reads or [n for n in self.view.handles[variable] if n in roles.model]
         reads.sort(key=lambda node: (not self._forward(node, roles), node))
         scope = _parts(self.view.nodes[reads[0]].name)[:-1]
-        # the op for which it is read has a scope in which nothing else stands
+        # the op for which it is read has a scope that contains nothing else
         while len(scope) > 1 and scope not in self._scopes:
             scope = scope[:-1]
         return scope
 
     def _forward(self, read: int, roles: Roles) -> bool:
-        """Whether the model's ops take what is read there, and not the optimiser's alone."""
+        """True if the model's ops take the value read there, and not the optimiser's alone."""
         behind = self.view.downstream([read], lambda node: node not in roles.informed)
         taken = {after for node in behind for after in self.view.readers[node]}
         return bool(taken & roles.informed & roles.model)
 
     def _layers(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Without what an op calls its own ops."""
+        """Return the parts without the names that an op gives its inner ops."""
         numbered = itertools.takewhile(_NUMBER.search, parts)
         return tuple(numbered) if self._keras else parts
 

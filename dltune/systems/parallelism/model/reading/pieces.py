@@ -1,4 +1,4 @@
-"""Where the positions of a tensor's axes lie in the output of the operator that it belongs to."""
+"""Positions of a tensor's axes in the output of the operator that it belongs to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Piece:
     inner: bool = False
 
     def region(self, of: int) -> Region:
-        """What the positions of a reader's dimension need that are this piece's."""
+        """Return the region of this piece that the positions of a reader's dimension need."""
         return Region(self.extent, of, self.stride, self.start)
 
     def split(self, inside: int) -> tuple[Piece, Piece]:
@@ -81,7 +81,8 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
 
 
 def permuted(view: View, given: Sequence[int], wanted: Sequence[int]) -> View | None:
-    """With its axes in another order; None where sizes do not tell which."""
+    """Return the view with its axes in another order; None where sizes do not determine the
+    order."""
     axes = [n for n, size in enumerate(given) if size > 1]
     if len({given[n] for n in axes}) < len(axes) or sorted(given) != sorted(wanted):
         return None
@@ -103,7 +104,7 @@ def reduced(
 
 
 def hull(one: Region, other: Region, size: int) -> Region:
-    """Of a dimension of `size` positions, what both read."""
+    """Return the region that both read, in a dimension of `size` positions."""
     if (one.of, one.stride) != (other.of, other.stride) or one.of is None:
         return everything(size)
     start = min(one.start, other.start)

@@ -1,4 +1,4 @@
-"""Where the tensors of a model lie, while its ops are gone through one after the other."""
+"""The places of the tensors of a model, while its ops are visited one after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dltune.systems.parallelism.model.reading.step_view import Shape, StepView, 
 
 
 class Place(NamedTuple):
-    """Of a tensor: the operator that gives it out, and its axes in that one's output."""
+    """The place of a tensor: the operator that gives it out, and its axes in that operator's
+    output."""
 
     operator: int
     view: View
@@ -32,18 +33,18 @@ class Whereabouts:
     places: dict[Tensor, Place] = field(default_factory=dict)
 
     def read(self, node: int) -> list[Place]:
-        """What it reads that knows of the examples."""
+        """Return its inputs that depend on the examples."""
         return [self.places[t] for t in self.view.reads(node) if t in self.places]
 
     def learns(self, node: int) -> bool:
-        """Whether it reads a weight."""
+        """True if it reads a weight."""
         return any(before in self.roles.values for before, _ in self.view.reads(node))
 
     def inherited(self, place: Place, axis: int) -> list[Length]:
         return self.drafts.inherited(place.operator, place.view[axis])
 
     def statistic(self, place: Place) -> bool:
-        """Whether it was reduced over samples: a few numbers, which each part has of its own, as
+        """True if it was reduced over samples: a few numbers, which each part has separately, as
         replicas in data parallelism have."""
         dimensions = self.drafts[place.operator].dimensions
         there = {piece.dim for axis in place.view for piece in axis}
