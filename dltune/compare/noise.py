@@ -3,8 +3,8 @@
 A profile keeps for each op the median of a few runs and their spread (half the interquartile range
 over the median). Its standard deviation follows from the spread as for normal noise, with the
 expected quartiles of so few samples (Blom, Statistical Estimates and Transformed Beta-Variables,
-1958), and the standard error of the median from that (sigma * sqrt(pi / 2 / n)). What this does not
-know is taken from the data or allowed for:
+1958), and the standard error of the median from that (sigma * sqrt(pi / 2 / n)). Unknowns
+are taken from the data or allowed for:
 
 - the spread of a handful of runs is uncertain: an op's is taken to be no less than the median of
   all ops, and the interval is Student's, not the normal one;

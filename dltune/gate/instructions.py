@@ -1,5 +1,5 @@
-"""Instructions of a command: counted by the processor where it can, else by callgrind, else told
-why not."""
+"""Instructions of a command: counted by the processor where it can, else by callgrind, else
+the reason why not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
 
 
 class Counter:
-    """A performance counter of this thread and of all that it starts, in user space, which whoever
-    inherits its handle may read."""
+    """A performance counter of this thread and of all that it starts, in user space, which every
+    process that inherits its handle can read."""
 
     def __init__(
         self, kind: int = syscall.TYPE_HARDWARE, config: int = HARDWARE["instructions"]

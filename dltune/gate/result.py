@@ -1,4 +1,4 @@
-"""Put together the result document and the baseline from what was measured."""
+"""Put together the result document and the baseline from the measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def result(
     seconds: float,
     slower: tuple[doc.Slower, ...] = (),
 ) -> doc.Result:
-    """The result of a gate. `seconds`: what it took; `slower`: where the time went."""
+    """The result of a gate. `seconds`: its duration; `slower`: where the time went."""
     verdicts = tuple(
         msgspec.structs.replace(verdict, passed=held(verdict, config)) for verdict in made.verdicts
     )

@@ -2,7 +2,7 @@
 
 The interval of the ratios holds the true ratio at all looks together with probability CONFIDENCE
 (`anytime_ratio`), so a setting that does nothing is said to help or to hurt in at most
-1 - CONFIDENCE of its trials, however long it is. The best of many trials is more often lucky
+1 - CONFIDENCE of its trials, however long they are. The best of many trials is more often lucky
 than one trial is: therefore the choice is judged again, in rounds that chose nothing.
 
 1. The interval is below 1: it helps. It is above 1: it hurts.
