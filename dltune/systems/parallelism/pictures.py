@@ -56,7 +56,7 @@ def _places(one: Divided, dimensions: Sequence[int]) -> Iterator[tuple[tuple[int
 
 
 def divided(one: Divided) -> str:
-    """As "sample 4, channel 2, each part on 2 devices"."""
+    """Return text such as "sample 4, channel 2, each part on 2 devices"."""
     parts = (f"{n} {d}" for n, d in zip(one.dimensions, one.degrees, strict=True) if d > 1)
     copies = f"each part on {one.replicas} devices" if one.replicas > 1 else ""
     return ", ".join(filter(None, (*parts, copies))) or "whole"

@@ -147,7 +147,7 @@ def _strategy(section: Parallelism) -> Table:
 
 
 def _briefly(section: Parallelism) -> Table:
-    """What is divided alike in one row, the most operators first."""
+    """Return operators divided alike in one row, the most operators first."""
     found: dict[tuple[object, ...], list[Divided]] = {}
     for one in section.operators:
         found.setdefault((divided(one), one.devices), []).append(one)

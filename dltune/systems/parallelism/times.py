@@ -1,5 +1,5 @@
-"""The times of all parts into which operators may be divided: of a file, to which those are added
-that are measured on this machine."""
+"""The times of all parts into which operators can be divided: those of a file, to which this
+machine's measurements are added."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def read(path: Path, given: Given, topology: Topology, ways: Space) -> OperatorT
 def measured(
     path: Path, given: Given, topology: Topology, ways: Space, seconds: float, tell: Tell
 ) -> OperatorTimes:
-    """As `read`, after those that the file lacks, or all where there is none, were measured on this
-    machine and added to it. Raises UsageError when its devices are others, or JAX has nothing in
-    place of an operator; DltuneError when it takes more than about so many `seconds`: the file then
-    has what was measured."""
+    """Return the same as `read`, after those that the file lacks, or all where there is none, were
+    measured on this machine and added to it. Raises UsageError when its devices are others, or JAX
+    has nothing in place of an operator; DltuneError when it takes more than about so many
+    `seconds`: the file then has the finished measurements."""
     from dltune.systems.parallelism.jax import portion
     from dltune.systems.parallelism.jax.measured import timed
 
@@ -96,7 +96,7 @@ def measured(
                 "are too long; measure again on an idle machine, into another file"
             )
     chosen = of(found, wanted)
-    assert chosen is not None  # what was lacking is there
+    assert chosen is not None  # the missing times are there now
     return chosen
 
 
@@ -111,13 +111,13 @@ def of(found: OperatorTimes, wanted: Sequence[Request]) -> OperatorTimes | None:
 def again(
     digest: str, wanted: Sequence[Request], documents: Iterable[msgspec.Struct]
 ) -> OperatorTimes | None:
-    """Those that a plan was made with, among documents that may have more by now."""
+    """Return the times that a plan was made with, among documents that can have more by now."""
     every = (of(one, wanted) for one in documents if isinstance(one, OperatorTimes))
     return next((one for one in every if one and files.digest(one) == digest), None)
 
 
 def _computed() -> float:
-    """Seconds of cores that processes had which this one has started and seen end."""
+    """Return seconds of cores of the ended child processes of this process."""
     spent = os.times()
     return spent.children_user + spent.children_system
 

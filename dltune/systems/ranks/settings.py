@@ -1,4 +1,4 @@
-"""Jobs of several ranks: how many, what they talk over, how much at a time, how they wait."""
+"""Jobs of several ranks: the number, the transport, the size of a transfer, the way of waiting."""
 
 from __future__ import annotations
 

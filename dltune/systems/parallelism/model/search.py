@@ -2,8 +2,9 @@
 
 Each walks as FlexFlow's does (paper, section 6). After every round neighbours in temperature
 exchange theirs by Metropolis' rule (parallel tempering: Geyer, 1991), and from time to time those
-that lag far behind go on from the best. Nothing depends on where or beside what a chain walks: with
-a budget in proposals the same seed gives the same strategy on any number of processes.
+that lag far behind go on from the best. The place of a chain and its neighbours there have no
+influence: with a budget in proposals the same seed gives the same strategy on any number of
+processes.
 """
 
 from __future__ import annotations

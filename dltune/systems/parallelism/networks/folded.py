@@ -1,8 +1,8 @@
 """A network's layers as operators that can be divided over devices.
 
-What is done with each number that a convolution or a sum gives out (bias, normalisation,
-rectifier, dropout) belongs to it. So does the softmax at the end: where channels are divided, the
-parts exchange only two numbers a sample for it. Padding belongs to what reads it.
+Functions of each number that a convolution or a sum gives out (bias, normalisation, rectifier,
+dropout) belong to it. So does the softmax at the end: where channels are divided, the parts
+exchange only two numbers a sample for it. Padding belongs to its reader.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class _Group:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Height and width of what it gives out, if there is more than one position."""
+        """Return height and width of its output, if there is more than one position."""
         space = self.head.shape[:-1]
         return space if max(space, default=1) > 1 else ()
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What a layer gives out: the group it is in, and how many zeros are on each side of it."""
+    """The output of a layer: the group it is in, and how many zeros are on each side of it."""
 
     group: _Group
     edge: int = 0
@@ -137,7 +137,7 @@ def _inputs(group: _Group, reads: Sequence[_Read]) -> tuple[Input, ...]:
 
 
 def _space(group: _Group, read: _Read) -> Iterator[Region]:
-    """Of the height and the width of what is read, if it has them."""
+    """Yield the regions of the input's height and width, if it has them."""
     for axis, length in enumerate(read.group.positions):
         size = _extent(group.head, axis, length)
         windows = group.positions[axis] if group.positions else 1
@@ -146,7 +146,7 @@ def _space(group: _Group, read: _Read) -> Iterator[Region]:
 
 
 def _extent(layer: Layer, axis: int, length: int) -> int:
-    """Of its windows in one direction, in which it reads `length` positions."""
+    """Return the extent of its windows in one direction, in which it reads `length` positions."""
     match layer.kind:
         case "conv":
             return layer.parameters[0].shape[axis]
@@ -171,7 +171,7 @@ def _dimensions(group: _Group, batch: int, *, learns: bool) -> tuple[Dimension, 
 
 
 def _type(group: _Group, inputs: Sequence[Input]) -> str:
-    """All that changes the work beside the shapes: "conv 3x3/2 bias relu"."""
+    """Return all that changes the work in addition to the shapes: "conv 3x3/2 bias relu"."""
     head = group.head
     words: list[str] = [head.kind if group.positions or head.kind != "conv" else "dense"]
     if group.positions and head.kind in _WINDOWED:

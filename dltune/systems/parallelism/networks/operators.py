@@ -30,8 +30,8 @@ def lenet(batch: int = 64) -> Operators:
 
 
 def alexnet(batch: int = 256) -> Operators:
-    """As TensorFlow's own benchmarks have it, which the paper follows: 12 layers, one of which only
-    gives its input another shape."""
+    """Return AlexNet as in TensorFlow's benchmarks, which the paper follows: 12 layers, one of
+    which only gives its input another shape."""
     return folded.operators(chains.alexnet_v2(227), "AlexNet", batch)
 
 
@@ -41,7 +41,7 @@ def inception_v3(batch: int = 64) -> Operators:
 
 
 def resnet_101(batch: int = 64) -> Operators:
-    """Of version 1; convolutions have biases, not batch normalisation."""
+    """Return version 1; convolutions have biases, not batch normalisation."""
     return folded.operators(resnet.resnet_v1((3, 4, 23, 3)), "ResNet-101", batch)
 
 

@@ -23,8 +23,8 @@ from dltune.systems.parallelism.schemas.operators import (
 _SAMPLE = Region(1, 0)
 _CHANNEL = Region(1, 1)
 
-# of an LSTM's step, for each channel beside the products: four biases, a function of each gate;
-# two products and a sum for the new cell, a function and a product for what it gives out
+# of an LSTM's step, for each channel in addition to the products: four biases, a function of each
+# gate; two products and a sum for the new cell, a function and a product for its output
 _CELL = 4 + 4 + 3 + 2
 # derivatives: of the tanh's two (1 - y * y, a product), of three sigmoids, six products and a sum
 # of the cell's and the gates', four of the biases
@@ -34,8 +34,8 @@ _SOFTMAX = 5
 
 @dataclass
 class Unrolled:
-    """Each method adds a layer, reading what the layers whose operators it is given put out, and
-    returns its operators: one for each step."""
+    """Each method adds a layer that reads the outputs of the layers whose operators it receives,
+    and returns its operators: one for each step."""
 
     batch: int
     operators: list[Operator] = field(default_factory=list)
@@ -72,9 +72,9 @@ class Unrolled:
     def lstm(
         self, reads: Sequence[int], name: str, hidden: int, before: int | None = None
     ) -> list[int]:
-        """A channel reads all of its input and of what the step before gave out, and its own cell
-        of that step, which travels with it. `before`: whose state the first step goes on from; else
-        from zeros."""
+        """Add an LSTM. A channel reads all of its input and of the previous step's output, and its
+        cell of that step, which travels with it. `before`: the layer whose state the first step
+        goes on from; else from zeros."""
         width = self._width(reads[0])
         learned = self._learn(name, 4 * (width + hidden + 1) * hidden)
         product = 2 * 4 * (width + hidden) * hidden
@@ -92,7 +92,7 @@ class Unrolled:
         return found
 
     def together(self, reads: Sequence[int], name: str) -> int:
-        """What all steps gave out, side by side."""
+        """Add the outputs of all steps, side by side."""
         dimensions = (
             Dimension("sample", self.batch, "sample"),
             Dimension("step", len(reads), "whole"),
@@ -102,11 +102,11 @@ class Unrolled:
         return self._add(Operator(name, "concat", dimensions, 0.0, 0.0, inputs))
 
     def attention(self, reads: Sequence[int], memory: int, name: str) -> list[int]:
-        """Over the steps in `memory`, scored by a dot product; the weighted sum and what was read
-        are multiplied by weights and given out through a tanh (Luong, Pham and Manning, "Effective
-        approaches to attention-based neural machine translation", 2015, section 3.1). Each part of
-        the channels needs all scores and all of the sum; these operations, of NMT's 4 %, are
-        counted as if they were divided, too."""
+        """Add attention over the steps in `memory`, scored by a dot product; the weighted sum and
+        the input are multiplied by weights and given out through a tanh (Luong, Pham and Manning,
+        "Effective approaches to attention-based neural machine translation", 2015, section 3.1).
+        Each part of the channels needs all scores and all of the sum; these operations, of NMT's 4
+        %, are counted as if they were divided, too."""
         _, steps, channels = (one.size for one in self.operators[memory].dimensions)
         width = self._width(reads[0])
         learned = self._learn(name, (channels + width) * width)

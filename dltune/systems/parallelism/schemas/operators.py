@@ -33,8 +33,8 @@ from dltune.base.faults import (
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
 
-# as FlexFlow (Jia, Zaharia and Aiken, 2018) tells dimensions apart in its section 4: of samples, of
-# an attribute of one, of the op's parameters, which are divided with it; "whole" is never divided
+# FlexFlow (Jia, Zaharia and Aiken, 2018) distinguishes dimensions in section 4: of samples, of an
+# attribute of one, of the op's parameters, which are divided with it; "whole" is never divided
 Kind = Literal["sample", "attribute", "parameter", "whole"]
 
 
@@ -121,7 +121,7 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def parameter(self) -> int | None:
-        """Which dimension divides what it learns."""
+        """Return the dimension that divides its weights."""
         return next((n for n, d in enumerate(self.dimensions) if d.kind == "parameter"), None)
 
 

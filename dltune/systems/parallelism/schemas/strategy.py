@@ -20,7 +20,7 @@ from dltune.base.faults import (
 
 Consumer = Literal["keras", "jax", "torch"]
 
-# what there is to tell of a plan in numbers
+# figures of a plan
 FIGURES = (
     *("network", "topology", "batch", "seconds", "compute", "bytes"),
     *("bound", "proof", "baselines", "proposals", "searched", "measured", "times"),

@@ -26,14 +26,14 @@ from dltune.schemas.finding import Finding
 from dltune.systems.ranks.allreduce.section import Controller
 
 SCHEMA = "dltune.horovod/2"
-# what the thread is called here that writes Horovod's timeline
+# name of the thread here that writes Horovod's timeline
 WRITER = "horovod timeline"
 
-# what a thread is there for: Horovod's own, or the one of PyTorch's that sends; MPI's and gloo's;
-# op kernels; tf.data; the interpreter
+# role of a thread: Horovod's background thread, or the thread of PyTorch's that sends; MPI's and
+# gloo's; op kernels; tf.data; the interpreter
 Role = Literal["background", "helper", "compute", "input", "python", "other"]
-# how the background thread was found: its id told by the job at hvd.init(), its stack, or the name
-# that PyTorch gives it
+# source of the background thread's id: the job's message at hvd.init(), its stack, or the name that
+# PyTorch gives it
 Evidence = Literal["init", "stack", "name"]
 
 
@@ -152,7 +152,7 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def library(self) -> str:
-        """What its gradients travel through, for people."""
+        """Return the name, for people, of the library that its gradients travel through."""
         return "PyTorch" if self.pytorch else "Horovod"
 
     @property
@@ -260,7 +260,7 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
 
 
 def names(ranks: Sequence[Rank]) -> str:
-    """As sentences name them: "rank 0", "ranks 0, 1"."""
+    """Return the words for ranks in sentences: "rank 0", "ranks 0, 1"."""
     numbers = [str(rank.rank) for rank in ranks]
     if len(numbers) > 6:
         return f"{len(numbers)} ranks ({', '.join(numbers[:5])}, ...)"
@@ -268,7 +268,7 @@ def names(ranks: Sequence[Rank]) -> str:
 
 
 def _second(first: dict[str, Any]) -> dict[str, Any]:
-    """A report of the first schema, which had findings of its own kind."""
+    """Convert a report of the first schema, which had another kind of findings."""
     return finding.of_another_kind(first, title="told", fix="remedy")
 
 

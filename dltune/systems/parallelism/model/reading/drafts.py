@@ -1,5 +1,5 @@
-"""Operators while they are put together from the ops of a step: their dimensions, and what they
-read."""
+"""Operators while they are put together from the ops of a step: their dimensions and their
+inputs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Length:
 
 @dataclass
 class Draft:
-    """An operator that begins with the op `anchor`. `inputs`: by operator, what it reads of each of
-    its dimensions; `nodes`: all ops that compute it."""
+    """An operator that begins with the op `anchor`. `inputs`: by operator, the parts that it reads
+    of each of its dimensions; `nodes`: all ops that compute it."""
 
     anchor: int
     data: bool
@@ -74,7 +74,8 @@ class Drafts(list[Draft]):
         )
 
     def inherited(self, operator: int, axis: Axis) -> list[Length]:
-        """Dimensions along what an axis of an operator's tensor is, position by position."""
+        """Return dimensions along the pieces of an axis of an operator's tensor, position by
+        position."""
         return [Length(p.size, self.kind(operator, p), [(operator, p)]) for p in axis]
 
     def kind(self, operator: int, piece: Piece) -> Kind:
@@ -82,9 +83,9 @@ class Drafts(list[Draft]):
         return "sample" if given == "sample" and not piece.inner else "attribute"
 
     def align(self, number: int, view: View, operator: int, other: View) -> View | None:
-        """For an op of the operator `number` that takes one of its tensors and one of another,
-        position by position: has what is read of the other follow. The tensor that it gives out;
-        None where the axes do not go together."""
+        """For an op of the operator `number` that takes a tensor of that operator and a tensor of
+        another, position by position: make the pieces read of the other follow. Return the tensor
+        that it gives out; None where the axes do not go together."""
         rank = max(len(view), len(other))
         view = ((),) * (rank - len(view)) + view
         other = ((),) * (rank - len(other)) + other
@@ -111,7 +112,7 @@ class Drafts(list[Draft]):
         return tuple(found)
 
     def widened(self, number: int, view: View, shape: Sequence[int]) -> View:
-        """A tensor with axes besides that are those of weights or constants."""
+        """Return a tensor with further axes, those of weights or constants."""
         found = list(view)
         for n, size in enumerate(shape):
             if size > 1 and not found[n]:
@@ -137,8 +138,8 @@ class Drafts(list[Draft]):
         return tuple(found)
 
     def _read(self, number: int, operator: int) -> None:
-        """Of each dimension what the lengths name: where several do, by the outermost piece, and
-        the others cannot be divided."""
+        """Set the region that the lengths name, for each dimension: where several do, by the
+        outermost piece, and the others cannot be divided."""
         draft = self[number]
         regions: list[Region] = []
         for dim, given in enumerate(self[operator].dimensions):
@@ -165,7 +166,8 @@ class Drafts(list[Draft]):
         return [*known, *(everything(length.size) for length in more)]
 
     def finished(self) -> list[tuple[tuple[Dimension, ...], tuple[Input, ...]]]:
-        """Of each operator its dimensions, at most as many as there can be, and its inputs."""
+        """Return the dimensions of each operator, at most as many as there can be, and its
+        inputs."""
         places = [_places(draft.dimensions) for draft in self]
         found = []
         for draft, place in zip(self, places, strict=True):
@@ -194,8 +196,8 @@ def _size(dimensions: Sequence[Length], chosen: Sequence[int]) -> int:
 
 
 def _places(dimensions: Sequence[Length]) -> list[int]:
-    """Which dimension in the document each becomes: those of samples and of parameters stay, and of
-    others the last share one where there are too many."""
+    """Return the dimension in the document that each becomes: those of samples and of parameters
+    stay, and of others the last share one dimension where there are too many."""
     others = [n for n, one in enumerate(dimensions) if one.kind not in ("sample", "parameter")]
     over = len(dimensions) - MOST_DIMENSIONS
     # what cannot be divided anyway goes first

@@ -1,5 +1,5 @@
-"""Ops that mix positions, each the beginning of an operator: which dimensions its output has, and
-what it reads for them."""
+"""Ops that mix positions, each the beginning of an operator: the dimensions of its output, and the
+inputs that they read."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def beginning(found: Whereabouts, node: int, key: Key) -> Beginning | None:
 
 
 def opaque(found: Whereabouts, node: int) -> Beginning:
-    """What is not understood can be divided by samples at most: where one axis of all that it reads
-    and gives out has their number. Raises UsageError where several have."""
+    """Return an operator that is not understood. It can be divided by samples at most: where one
+    axis of all its inputs and outputs has their number. Raises UsageError where several have."""
     shape = found.view.shapes.get((node, 0), ())
     axes = [[Length(size, "whole")] if size > 1 else [] for size in shape]
     read = found.whole(found.read(node))
@@ -53,7 +53,7 @@ def opaque(found: Whereabouts, node: int) -> Beginning:
 
 
 def _samples(found: Whereabouts, place: Place) -> bool:
-    """Whether one of its axes counts the samples, and nothing else."""
+    """True if one of its axes counts the samples, and nothing else."""
     return any(
         len(axis) == 1
         and axis[0].size == found.batch
@@ -141,7 +141,7 @@ def _channels(found: Whereabouts, node: int, key: Key, given: Sequence[Length]) 
     *_, depth, channels = key.inputs[1].shape
     if not found.view.families[node].startswith("Depthwise"):
         return Length(channels, "parameter")
-    # with a multiplier a channel's results stand together, which no region says
+    # with a multiplier a channel's results are adjacent, which no region says
     reads = given[0].reads if channels == 1 and len(given) == 1 else []
     return Length(depth * channels, "parameter", reads)
 
@@ -191,7 +191,7 @@ def _letters(family: str, key: Key) -> tuple[str, str, str] | None:
 
 
 def _added(found: Whereabouts, node: int, axes: Sequence[Sequence[Length]]) -> None:
-    """What a fused kernel adds position by position."""
+    """Add the tensors that a fused kernel adds position by position."""
     for tensor in found.view.reads(node)[2:]:
         if place := found.places.get(tensor):
             for lengths, axis in zip(reversed(axes), reversed(place.view), strict=False):
@@ -214,7 +214,7 @@ def _gather(found: Whereabouts, node: int, _: Key) -> Beginning | None:
 
 
 def _concat(found: Whereabouts, node: int, key: Key) -> Beginning | None:
-    """Side by side along the one axis in which they add up."""
+    """Return the inputs side by side along the one axis in which they add up."""
     read = found.read(node)
     shape = found.view.shapes.get((node, 0))
     if shape is None or len(read) < len(key.inputs) - 1:

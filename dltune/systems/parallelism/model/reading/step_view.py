@@ -1,4 +1,5 @@
-"""A profiled step of training as who reads what: keys, shapes and what each node depends on."""
+"""The readers and inputs in a profiled step of training: keys, shapes and each node's
+dependencies."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class StepView:
 
     @classmethod
     def of(cls, step: Step, ops: Sequence[Op]) -> StepView:
-        """Raises UsageError for a step with a loop in it, whose rounds are no ops of their own."""
+        """Return the view. Raises UsageError for a step with a loop in it, whose rounds are not
+        separate ops."""
         for node in step.nodes:
             if node.type in profiled.BACK:
                 raise UsageError(
@@ -62,7 +64,7 @@ class StepView:
 
     @functools.cached_property
     def shapes(self) -> dict[Tensor, Shape]:
-        """As the keys of those that read them have them."""
+        """Return shapes, from the keys of the nodes that read them."""
         found: dict[Tensor, Shape] = {}
         for node, key in enumerate(self.keys):
             reads = self.reads(node)
@@ -115,7 +117,8 @@ class StepView:
 
     @functools.cached_property
     def handles(self) -> dict[int, list[int]]:
-        """Of each variable, known by the node that names it, the nodes that take it itself."""
+        """Return, of each variable, known by the node that names it, the nodes that take it
+        itself."""
         found: dict[int, list[int]] = defaultdict(list)
         for node in range(len(self.nodes)):
             for before, slot in self.reads(node):
