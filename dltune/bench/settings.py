@@ -71,8 +71,8 @@ def settings(
     """The settings of these names: those of NAMED, or AxB for intra-op A and inter-op B.
 
     `applied`: the plan's settings around the ops, under which only the plan itself runs.
-    Raises UsageError when a name is unknown or there twice, when the plan lacks the part that it names,
-    and when the plan is for another machine.
+    Raises UsageError when a name is unknown or there twice, when the plan lacks the part that a
+    name refers to, and when the plan is for another machine.
     """
     require_machine(plan, machine)
     if not names:
