@@ -24,6 +24,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from profiled_jobs import JOBS, JOBS_THAT_WORK, PYTHON, Done, profile
 from tensorflows import MISSING, OTHER_PYTHON
+from watched_jobs import cold
 
 # jobs import TensorFlow faster, and with the same kernels on every machine: some CPUs have oneDNN's
 # by default, others Eigen's
@@ -152,3 +153,12 @@ def browser() -> Iterator[Any]:
             found = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             yield found
             found.close()
+
+
+@pytest.fixture
+def plain_file(tmp_path: Path) -> Path:
+    """32 MiB without a format, of which no page is in memory."""
+    path = tmp_path / "data.bin"
+    path.write_bytes(os.urandom(1 << 20) * 32)
+    cold(path)
+    return path
