@@ -1,4 +1,4 @@
-"""What a job imports to take the plan by itself: a Python file for Keras on JAX, plain JAX, or
+"""The Python file that a job imports to apply the plan by itself: for Keras on JAX, plain JAX, or
 PyTorch."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ ROW_MAJOR = (0, 1, 2, 3, REPLICA)
 
 @dataclass(frozen=True)
 class Configuration:
-    """An operator as equal parts of its output, each on devices of its own.
+    """An operator as equal parts of its output, each on separate devices.
 
     `degrees`: into how many parts each of the four dimensions is divided, 1 for those that the
     operator has not. `replicas`: by how many devices each part is computed, each of which then has

@@ -2,13 +2,13 @@
 Lin, Qi and Aiken, "Exploring hidden dimensions in parallelizing convolutional neural networks",
 2018, which is known as OptCNN).
 
-Nothing overlaps there: to each operator's tasks, forwards and backwards, come its weights'
-gradients that are added up and what each edge moves. The least sum is found by elimination: an
-operator with one or two neighbours goes, and what it would have come to for each of their
-configurations is added to the neighbour or to the edge between both. Parallel edges are added.
-Chains and networks of branches that meet again, as Inception's, reduce to nothing. Of recurrent
-layers a kernel remains, whose operators of one block are then divided alike; should one remain even
-then, its operators are settled one by one, from that with the most neighbours on.
+Nothing overlaps there: the sum has each operator's tasks, forwards and backwards, the adding up of
+its weights' gradients, and the data moved along each edge. The least sum is found by elimination:
+an operator with one or two neighbours goes, and its least time for each of their configurations is
+added to the neighbour or to the edge between both. Parallel edges are added. Chains and networks of
+branches that meet again, as Inception's, reduce to nothing. Recurrent layers leave a kernel, whose
+operators of one block are then divided alike; should a kernel remain even then, its operators are
+settled one by one, from that with the most neighbours on.
 """
 
 from __future__ import annotations

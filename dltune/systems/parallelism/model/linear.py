@@ -1,7 +1,7 @@
-"""A programme whose optimum no strategy is faster than, for networks too large to prove one.
+"""A programme whose optimum no strategy can beat, for networks too large for an exact proof.
 
-Operators are divided in some way (degrees and replicas, wherever the parts are), as variables; T is
-the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w
+Operators are divided in some way (degrees and replicas, wherever the parts are), as variables; T
+is the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w
 the least that all its tasks come to, y the least that its gradients are added up in:
 
     begin(p) >= begin(o) + f(o)             where each part of p reads something of o
@@ -12,7 +12,8 @@ the least that all its tasks come to, y the least that its gradients are added u
 
 In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins
 forwards, and end(o) the latest that one ends backwards: every task of p waits for one of o that it
-reads, and that one for its gradient; transfers only add to it. Each device runs one task at a time.
+reads, and that task for its gradient; transfers only add to it. Each device runs one task at a
+time.
 Let the variables be fractions, and the optimum can only be lower.
 
 **y(o).** Where o learns alone it is the longest way through rings and update that any of its
@@ -37,7 +38,7 @@ from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import Nanoseconds, Problem
 from dltune.systems.parallelism.schemas.operators import Input, Operator
 
-SAFE = 1e-6  # by as much a solver's optimum may be off
+SAFE = 1e-6  # by as much a solver's optimum can be off
 
 
 @dataclass(frozen=True)

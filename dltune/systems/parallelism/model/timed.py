@@ -12,9 +12,9 @@ from dltune.systems.parallelism.schemas.topology import Kind, Topology
 
 
 class Timed:
-    """Costs: measured where a kind of device is called as the machine is, modelled elsewhere.
+    """Costs: measured for a kind of device that has the machine's name, modelled elsewhere.
 
-    A part takes its share of the whole operator's time, and what every op takes besides. Devices of
+    A part takes its share of the whole operator's time, plus the fixed time of every op. Devices of
     one host have its cores in equal parts: an op on several of them is as much slower than at its
     best as it has fewer, but never slower than alone.
     """

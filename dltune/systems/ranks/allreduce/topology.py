@@ -1,7 +1,7 @@
 """TOPO, first half: a fixed order of the allreduces, from the graph that runs them.
 
 Section 6.3.4 of the thesis: a reverse depth-first search from the fetches finds the Horovod
-operations and what each depends on, in O(V + E). An operation's ID is its place in the order in
+operations and the dependencies of each, in O(V + E). An operation's ID is its place in the order in
 which all ranks transfer: parents before children, siblings as they were added to the graph, others
 by their depth.
 """

@@ -100,8 +100,8 @@ def _by_weight(
 def _to_weight(
     view: StepView, node: int, of_value: Mapping[int, int], needs: Depends
 ) -> Iterator[int]:
-    """Yield the node, and the gradient that it reads, if it multiplies the other input of a product
-    that has a weight with values that depend on that weight, and gives out as much as the weight
+    """Yield the node, and the gradient that it reads, if the node multiplies the other input of a
+    product with a weight by values that depend on that weight, and gives out as much as the weight
     has."""
     given = view.nodes[node].output_bytes
     for one, other in _operands(view, node):

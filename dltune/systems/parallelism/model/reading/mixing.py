@@ -214,7 +214,7 @@ def _gather(found: Whereabouts, node: int, _: Key) -> Beginning | None:
 
 
 def _concat(found: Whereabouts, node: int, key: Key) -> Beginning | None:
-    """Return the inputs side by side along the one axis in which they add up."""
+    """Return the operator of inputs side by side along the one axis in which they add up."""
     read = found.read(node)
     shape = found.view.shapes.get((node, 0))
     if shape is None or len(read) < len(key.inputs) - 1:

@@ -9,9 +9,9 @@ All ranks need the same NBCS and GS, and the library in LD_PRELOAD; `interposer.
     DLTUNE_NBCS    seconds between two tests of a non-blocking collective, up to 1; 0 or unset: off.
                    Where that is less than 400 us, sleeps of a long wait grow up to there
     DLTUNE_GS      cycles from one agreement on the least sleep to the next; 0 or unset: off
-    DLTUNE_REST    seconds that a thread with nothing to send may sleep on when its cycle is over,
-                   up to 1; 0, unset or beside GS: off
-    DLTUNE_SLEEPS  a folder, in which each rank leaves what it did (`counts`) when Horovod shuts
+    DLTUNE_REST    seconds that a thread with nothing to send can sleep on when its cycle is over,
+                   up to 1; 0, unset or together with GS: off
+    DLTUNE_SLEEPS  a folder, in which each rank leaves its counts (`counts`) when Horovod shuts
                    down; unset: nowhere. With the others unset, Horovod is only counted.
     DLTUNE_NODE    the host name of dltune's node; on others nothing is done, nor counted
 
