@@ -1,13 +1,13 @@
-"""Intervals that may be looked at after every round (a confidence sequence): bets that a limit is
-exceeded.
+"""Intervals that remain valid when checked after every round (a confidence sequence): bets that a
+limit is exceeded.
 
-Whoever begins with 1 and bets at every round cannot expect to win while the limit holds; that his
-stake ever reaches 1/a, *at any look at all*, then has probability at most a (Ville, Étude critique
-de la notion de collectif, 1939). So one may look after each round and stop when decided, which with
-an interval made for a fixed number of rounds inflates false alarms. An interval is made of all
-limits that neither the bet "it is exceeded" nor the opposite bet has refuted.
+A gambler who begins with 1 and bets at every round cannot expect to win while the limit holds. The
+probability that the stake ever reaches 1/a, *after any round*, is then at most a (Ville, Étude
+critique de la notion de collectif, 1939). So a caller can check after each round and stop when
+decided; with an interval made for a fixed number of rounds, this inflates false alarms. An interval
+contains all limits that neither the bet "it is exceeded" nor the opposite bet has refuted.
 
-Two bets. `anytime_median` assumes only that rounds are independent: a round lies above the median
+Two bets. `anytime_median` assumes only that rounds are independent: a round is above the median
 with probability 1/2; the fraction that does is mixed uniformly (Robbins, Statistical Methods
 Related to the Law of the Iterated Logarithm, 1970; Howard and Ramdas, Sequential estimation of
 quantiles, 2022):
@@ -16,7 +16,7 @@ quantiles, 2022):
 
 `anytime_ratio` assumes also that the logarithm of a ratio is spread alike on both sides of its
 centre, as it is when two measurements of the same code change places. Then the distance from the
-centre tells nothing of the side, and one may stake more on what lies far away: after x it
+centre gives no information about the side, and the bet can stake more on distant values: after x it
 multiplies the stake by 2 / (1 + exp(-2 t x)), for several t and M itself with equal shares. Far
 fewer rounds decide (docs/explanation/decisions/gate-verdict.md).
 """
@@ -38,9 +38,9 @@ from dltune.stats.interval import Interval, between_ranks, require
 BOLDNESS = (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 # of the logarithm of a bound
 PRECISION = 1e-5
-# bounds may lie outside of what was seen, by no more than this
+# bounds can be outside the range of the observed values, by no more than this
 SPAN = 3.0
-# the logarithm of a stake at which nobody needs to know it more exactly
+# the logarithm of a stake above which its exact value no longer matters
 MOST = 700.0
 _LOG_2 = math.log(2)
 
@@ -58,17 +58,17 @@ def evidence(rounds: int, beyond: int) -> Fraction:
 
 @functools.lru_cache(maxsize=1 << 16)
 def log_evidence(rounds: int, beyond: int) -> float:
-    """The logarithm of M(n, k), which itself is more than a float holds from 1,034 rounds on."""
+    """Return the logarithm of M(n, k); M itself overflows a float from 1,034 rounds on."""
     found = evidence(rounds, beyond)
     return math.log(found.numerator) - math.log(found.denominator)
 
 
 @functools.lru_cache(maxsize=4096)
 def rank(rounds: int, confidence: float) -> int | None:
-    """k such that [r(k), r(n+1-k)] of the sorted ratios r(1)..r(n) is the interval; None while no
-    k is enough. Each side errs with probability (1 - confidence) / 2 at most."""
+    """Return k such that [r(k), r(n+1-k)] of the sorted ratios r(1)..r(n) is the interval; None
+    while no k is enough. Each side errs with probability at most (1 - confidence) / 2."""
     needed = math.log(2 / (1 - confidence))
-    # r(k) is the bound of all m below it: n + 1 - k rounds lie above such an m, and fewer for each
+    # r(k) is the bound of all m below it: n + 1 - k rounds are above such an m, and fewer for each
     # larger k
     enough = bisect.bisect_left(
         range(1, (rounds + 1) // 2 + 1),
@@ -80,9 +80,10 @@ def rank(rounds: int, confidence: float) -> int | None:
 
 @functools.cache
 def least_rounds(confidence: float, *, paired: bool) -> int:
-    """With fewer, no interval has a bound: of ratios measured together, or of values alone."""
+    """Return the number of rounds below which no interval has a bound: for ratios measured together
+    (`paired`), or for single values."""
     needed = 2 / (1 - confidence)
-    # the boldest stake on rounds that all lie far beyond
+    # the boldest stake on rounds that are all far beyond
     return next(
         n
         for n in itertools.count(1)
@@ -91,10 +92,10 @@ def least_rounds(confidence: float, *, paired: bool) -> int:
 
 
 def anytime_median(values: Sequence[float], confidence: float) -> Interval:
-    """The interval of the median of independent values, between two of them.
+    """Return the interval of the median of independent values, between two of them.
 
-    Raises ValueError when there is no value, one is not a number, or `confidence` is not between 0
-    and 1.
+    Raises ValueError when there is no value, a value is not a number, or `confidence` is not
+    between 0 and 1.
     """
     require(values, confidence)
     rounds = len(values)
@@ -102,9 +103,9 @@ def anytime_median(values: Sequence[float], confidence: float) -> Interval:
 
 
 def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:
-    """The interval of the centre of ratios whose logarithms are spread alike on both sides.
+    """Return the interval of the centre of ratios whose logarithms are spread alike on both sides.
 
-    A ratio may be 0 or infinite. Raises ValueError as `anytime_median`, and for one below 0.
+    A ratio can be 0 or infinite. Raises ValueError like `anytime_median`, and for a negative ratio.
     """
     require(ratios, confidence)
     if min(ratios) < 0:
@@ -123,7 +124,7 @@ def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:
 
 
 def stake(distances: Sequence[float]) -> float:
-    """The stake, begun with 1, after betting that the centre of `distances` is above 0."""
+    """Return the stake, begun with 1, after betting that the centre of `distances` is above 0."""
     beyond = sum(x > 0 for x in distances)
     bets = [math.exp(min(log_evidence(len(distances), beyond), MOST))]
     bets += [bet(distances, boldness) for boldness in BOLDNESS]
@@ -131,8 +132,8 @@ def stake(distances: Sequence[float]) -> float:
 
 
 def bet(distances: Sequence[float], boldness: float) -> float:
-    """What one of the bets with the distance makes of 1. Of distances whose signs are fair coins it
-    makes 1 on average, whatever their sizes."""
+    """Return the stake, begun with 1, after a bet that uses the distances. If the signs of the
+    distances are fair coins, it is 1 on average, whatever their sizes."""
     # log(2 / (1 + exp(-2 t x))), without overflow
     logarithm = sum(
         _LOG_2 - (math.log1p(math.exp(-2 * boldness * x)) if boldness * x > -300

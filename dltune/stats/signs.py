@@ -1,5 +1,5 @@
-"""What the signs of differences tell, which fall like a fair coin whatever times are distributed
-like: the interval of a median for a number of rounds that was fixed before, and the sign test."""
+"""Statistics of the signs of differences, which fall like a fair coin for any distribution of the
+times: the interval of a median for a number of rounds fixed in advance, and the sign test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dltune.stats.interval import Interval, between_ranks, require
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The interval of the median of independent values, between two of them, for one look.
+    """Return the interval of the median of independent values, between two of them, for one check.
 
     With n values the number of those below the true median is binomial (n, 1/2), whatever their
     distribution, so [v(k), v(n+1-k)] of the sorted values holds it with probability
@@ -18,12 +18,12 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
     largest such k is taken that still gives `confidence`. A percentile bootstrap of the median
     covers less than it says where values are few, and needs a seed; this one is exact.
 
-    The interval's `confidence` is the probability that it really has: at least what was asked for,
-    or, with too few values (fewer than six for 95 %), what their whole range gives:
+    The interval's `confidence` is the probability that it really has: at least the requested one,
+    or, with too few values (fewer than six for 95 %), the confidence of their whole range:
     1 - 2 ** (1 - n).
 
-    Raises ValueError when there is no value, one is not a number, or `confidence` is not between 0
-    and 1.
+    Raises ValueError when there is no value, a value is not a number, or `confidence` is not
+    between 0 and 1.
     """
     require(values, confidence)
     rank, level = _rank(len(values), confidence)
@@ -31,12 +31,12 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Interval:
-    """How much slower the first of each pair is than the second: the `median_interval` of
-    first / second.
+    """Return the slowdown of the first of each pair relative to the second: the `median_interval`
+    of first / second.
 
-    A pair is what two settings took in one round, so that a drift of the machine that both see
-    cancels out. Raises ValueError when there is no pair, a time is not positive, or `confidence` is
-    not between 0 and 1.
+    A pair holds the times of two settings in one round, so that a drift of the machine that affects
+    both cancels out. Raises ValueError when there is no pair, a time is not positive, or
+    `confidence` is not between 0 and 1.
     """
     if not all(first > 0 and second > 0 for first, second in pairs):
         raise ValueError("times must be positive")
@@ -44,13 +44,13 @@ def paired_ratio(pairs: Sequence[tuple[float, float]], confidence: float = 0.95)
 
 
 def sign_test(rounds: int, beyond: int) -> float:
-    """The probability that `beyond` of `rounds` or more lie on one side, where each side is as
-    likely."""
+    """Return the probability that at least `beyond` of `rounds` are on one side, if both sides are
+    equally likely."""
     return float(sum(math.comb(rounds, k) for k in range(beyond, rounds + 1)) / 2**rounds)
 
 
 def _rank(rounds: int, confidence: float) -> tuple[int, float]:
-    """The largest k of `median_interval`, and the confidence that it gives."""
+    """Return the largest k of `median_interval`, and the confidence that it gives."""
     outcomes = 2**rounds  # integers throughout: a float overflows from 1,024 rounds on
     below = ways = 1  # outcomes that put fewer than k ratios below the median; exactly k - 1
     rank, level = 1, 1 - 2 / outcomes

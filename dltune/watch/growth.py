@@ -24,10 +24,10 @@ AGAIN, PAUSE = 20.0, 0.25
 
 
 def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
-    """Bytes a second that memory grows by throughout: the least of the slopes of its thirds;
-    negative where it shrinks in each. 0 where they are not alike, or where it mostly stands: an
-    allocator that still fills grows less and less, and by leaps. None of too few looks. `sizes`:
-    when, and how many bytes."""
+    """Return the steady growth of memory in bytes per second: the least of the slopes of its
+    thirds; negative if it shrinks in each. 0 if they differ, or if it is mostly constant: an
+    allocator that still fills grows less and less, and by leaps. None if there are too few samples.
+    `sizes`: times, and numbers of bytes."""
     kept = sizes[round(FILLING * len(sizes)) :]
     third = len(kept) // 3
     if third < LEAST_SIZES:
@@ -43,14 +43,14 @@ def growth(sizes: Sequence[tuple[float, int]]) -> float | None:
 
 
 def _slope(sizes: Sequence[tuple[float, int]]) -> float:
-    """The median slope between any two of them (Theil, 1950; Sen, 1968)."""
+    """Return the median slope between any two of the sizes (Theil, 1950; Sen, 1968)."""
     return statistics.median(
         (b - a) / (then - now) for (now, a), (then, b) in itertools.combinations(sizes, 2)
     )
 
 
 def unsettled(observation: Observation) -> Observation:
-    """Without a growth of the main process that is doubtful, and says so."""
+    """Return the observation without a doubtful growth of the main process, and with a note."""
     main = observation.main
     if main is None or not may_be_filling(main):
         return observation
@@ -66,9 +66,9 @@ def unsettled(observation: Observation) -> Observation:
 def looked_at_again(
     observation: Observation, job: Job, left: float, tell: Callable[[float], None]
 ) -> Observation:
-    """With the growth of the main process as it is told after another look, where it was doubtful:
-    no more than it is now; `unsettled` where `left`, in seconds, is too little for one, or the job
-    ended. `tell` is told the seconds that are left of it."""
+    """Return the observation after a second measurement of a doubtful growth of the main process:
+    at most the first growth. If `left`, in seconds, is too little for it, or the job ended, return
+    it `unsettled`. `tell` receives the seconds that remain."""
     main = observation.main
     if main is None or not may_be_filling(main) or left < MIN_WATCH:
         return unsettled(observation)
@@ -87,7 +87,7 @@ def looked_at_again(
 
 
 def _with_growth(observation: Observation, growth: float | None, *unseen: str) -> Observation:
-    """Of its main process."""
+    """Return the observation with this growth of its main process."""
     main = observation.main
     processes = tuple(
         msgspec.structs.replace(one, growth=growth) if one is main else one

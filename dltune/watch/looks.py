@@ -1,4 +1,4 @@
-"""The Python stacks of a process, looked at some times a second by py-spy."""
+"""The Python stacks of a process, sampled several times a second by py-spy."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import NamedTuple
 from dltune.job.stacks import Frame
 from dltune.system.checks.py_spy import usable
 
-# looks a second: each takes a millisecond or two of one CPU
+# samples a second: each takes a millisecond or two of one CPU
 RATE = 10
-# seconds after which it ends by itself, where nobody is left to end it
+# seconds after which py-spy ends by itself, if no process remains to end it
 LONGEST = 3600
-# seconds that py-spy may take to write what it has seen
+# most seconds that py-spy takes to write its samples
 WRITING = 10.0
 _THREAD = re.compile(r"thread \((?:0x)?([0-9A-Fa-f]+)\)")
 _FRAME = re.compile(r"(.+) \((.+?)(?::(\d+))?\)")
 
 
 class Stack(NamedTuple):
-    """A thread's stack, the innermost frame first, and the looks that found it so."""
+    """A thread's stack, the innermost frame first, and the number of samples that found it."""
 
     thread: int
     frames: tuple[Frame, ...]
@@ -32,11 +32,11 @@ class Stack(NamedTuple):
 
 
 class Looks:
-    """At the threads of one process, idle ones too, which are not stopped for it."""
+    """Samples of the threads of one process, including idle threads, without stopping them."""
 
     def __init__(self, pid: int, rate: int = RATE, *, invited: bool = False) -> None:
-        """Begins at once, `rate` times a second, if py-spy is here and may look; `why` tells if
-        not. `invited`: by the process itself."""
+        """Start sampling at once, `rate` times a second, if py-spy is installed and allowed to;
+        otherwise `why` holds the reason. `invited`: by the process itself."""
         self.pid = pid
         self.why: str | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="dltune-")
@@ -59,7 +59,7 @@ class Looks:
         )
 
     def end(self) -> list[Stack]:
-        """What was seen; nothing, and why, where py-spy could not look."""
+        """Stop, and return the stacks; an empty list, and the reason in `why`, if py-spy failed."""
         try:
             if self._process is None:
                 return []
@@ -80,7 +80,7 @@ class Looks:
 
 
 def recording(command: str, file: Path, rate: int) -> list[str]:
-    """How py-spy writes what it sees to `file`, `rate` times a second; `command` is its own."""
+    """Return the command with which py-spy (`command`) samples to `file`, `rate` times a second."""
     return [
         *(command, "record", "--nonblocking", "--idle", "--threads", "--full-filenames"),
         *("--rate", str(rate), "--format", "raw", "--output", str(file)),
@@ -88,8 +88,8 @@ def recording(command: str, file: Path, rate: int) -> list[str]:
 
 
 def parse(lines: Iterable[str]) -> Iterator[Stack]:
-    """Of py-spy's raw format: a thread and its frames, the outermost first, between semicolons, and
-    how often they were seen."""
+    """Yield the stacks in py-spy's raw format: a thread and its frames, the outermost first,
+    between semicolons, and a count of samples."""
     for line in lines:
         stack, _, count = line.rpartition(" ")
         thread, *frames = stack.split(";")

@@ -1,4 +1,4 @@
-"""A job watched for some seconds in the background, while dltune hears from it."""
+"""A job watched for some seconds in the background, while dltune receives its messages."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from dltune.watch.host import HostWatch
 from dltune.watch.looks import Looks
 from dltune.watch.probe import Probe
 
-# what TensorFlow puts behind a function's name, another for each graph
+# the suffix of a function's name in TensorFlow, different for each graph
 _NUMBERS = re.compile(r"(_\d+)+$")
-# of what the thread that works most does, below which another one sleeps
+# share of the busiest thread's CPU time below which another thread counts as sleeping
 WORKS = 0.05
 
 
 class JobWatch:
-    """Begins at once. `pid`: whose Python is looked at; `root`: of the job's process tree. Probes
-    of extensions observe the job at the same time."""
+    """A watch that begins at once. `pid`: the process whose Python is sampled; `root`: of the job's
+    process tree. Probes of extensions observe the job at the same time."""
 
     def __init__(self, root: int, pid: int, records: Mapping[int, Record]) -> None:
         self.began = time.monotonic()
@@ -68,7 +68,7 @@ class JobWatch:
 
     @property
     def watching(self) -> bool:
-        """Whether the job still runs."""
+        """True while the job still runs."""
         return self._thread.is_alive()
 
     def _weigh(self) -> None:
@@ -78,7 +78,7 @@ class JobWatch:
                 self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
 
     def end(self, subject: str) -> Evidence:
-        """What was seen. `subject`: the job, in words. It may be asked again, as after ^C."""
+        """Return the evidence. `subject`: the job, in words. Can be called again, as after ^C."""
         if self._seen is None:
             self._seen = self._ending.submit(self._end, subject)
             self._ending.shutdown(wait=False)
@@ -124,7 +124,7 @@ class JobWatch:
         settings = record.settings() if record else None
         threads = [thread.used for thread in seen.threads.values()]
         queued = [one.queued for one in threads if one.queued is not None]
-        # threads from before the process was bound may still run anywhere, and sleep
+        # threads from before the process was bound can still run anywhere, and sleep
         most = max((one.cpu for one in threads), default=0.0)
         allowed = {one.cpus for one in threads if one.cpu >= WORKS * most}
         return Process(
@@ -154,7 +154,7 @@ class JobWatch:
         functions = Counter(_NUMBERS.sub("", record.graphs[graph].name) for graph in new)
 
         def added(total: str) -> Any:
-            """To what the process had reported when the watch began."""
+            """Return the increase of a total since the watch began."""
             return getattr(record.report, total, 0) - getattr(self._report, total, 0)
 
         return Graphs(
@@ -174,9 +174,9 @@ class JobWatch:
 
 
 def _ranks(pid: int) -> int | None:
-    """Of the job on this node, as a launcher told the process."""
+    """Return the number of the job's ranks on this node, as a launcher set it for the process."""
     try:
         found = local_rank(process.environment(pid))
-    except (OSError, UsageError):  # it may not be seen, or launchers disagree
+    except (OSError, UsageError):  # access is denied, or launchers disagree
         return None
     return found.size if found else None

@@ -1,7 +1,7 @@
-"""The columns of a struct, from the types of its fields: a field that a document gets is one, too.
+"""The columns of a struct, from the types of its fields: each new document field becomes a column.
 
-A struct within a struct is flattened, its fields' names joined by dots. What there are several of
-(structs, times and other measured numbers, entries of a dictionary) is a table of its own.
+A struct within a struct is flattened, its fields' names joined by dots. Repeated values
+(structs, times and other measured numbers, entries of a dictionary) get a separate table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: dict[type[ms.Type], Kind] = {
 
 @dataclass(frozen=True)
 class Column:
-    """`kind`: what its cells are. `optional`: they may be None."""
+    """A column. `kind`: the type of its cells. `optional`: they can be None."""
 
     name: str
     kind: Kind
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A field that is not flattened any further. `path`: from the struct that was asked about."""
+    """A field that is not flattened any further. `path`: from the struct passed to `leaves`."""
 
     path: tuple[str, ...]
     type: ms.Type
@@ -45,12 +45,12 @@ class Leaf:
 
     @functools.cached_property
     def column(self) -> Column | None:
-        """None for what is a table of its own."""
+        """The field's column; None for a field that gets a separate table."""
         kind = kind_of(self.type)
         return Column(".".join(self.path), kind, self.optional) if kind else None
 
     def value(self, of: object) -> Any:
-        """What stands there in this struct; None also where a struct on the way is None."""
+        """Return the field's value in this struct; None also if a struct on the path is None."""
         for name in self.path:
             if of is None:
                 return None
@@ -67,8 +67,9 @@ class Leaf:
 def leaves(
     of: ms.Type, example: object = None, path: tuple[str, ...] = (), optional: bool = False
 ) -> Iterator[Leaf]:
-    """In the order of the fields. `example`: a struct of this type, which tells the types in a
-    dictionary of different structs. `path`: where such a struct stands, `optional`: or None."""
+    """Yield the leaves in the order of the fields. `example`: a struct of this type, which supplies
+    the types in a dictionary of different structs. `path`: the position of such a struct,
+    `optional`: it can be None."""
     assert is_structure(of)
     for field in of.fields:
         here = (*path, field.name)
@@ -84,7 +85,7 @@ def leaves(
 
 
 def kind_of(found: ms.Type) -> Kind | None:
-    """What a cell of this type is; None for what is a table of its own."""
+    """Return the kind of a cell of this type; None for a type that gets a separate table."""
     if _is_text(found):
         return "str"
     if isinstance(found, ms.VarTupleType):
@@ -96,7 +97,7 @@ def kind_of(found: ms.Type) -> Kind | None:
 
 
 def element(found: ms.Type) -> ms.Type | None:
-    """The type of the rows of such a table; None for a dictionary of different structs."""
+    """Return the type of such a table's rows; None for a dictionary of different structs."""
     if isinstance(found, ms.DictType):
         value = found.value_type
         if isinstance(value, ms.VarTupleType):
@@ -111,7 +112,7 @@ def is_structure(found: ms.Type) -> TypeGuard[Structure]:
 
 
 def _is_text(found: ms.Type) -> bool:
-    """Whether it is a struct that says itself how it is written."""
+    """Return True for a struct that defines its own text form."""
     return is_structure(found) and "__str__" in vars(found.cls)
 
 

@@ -1,8 +1,8 @@
 """The tables of a document.
 
-A table stands where a document has several of something, and is called by the way there, such as
-"ops.times.counts". Its rows begin with where they stand: for each list on the way the position in
-it, in a column with the list's name, and what the entry is known by.
+Repeated values in a document form a table, named by the path to them, such as "ops.times.counts".
+Its rows begin with their position: for each list on the path the index in it, in a column with the
+list's name, and the fields that identify the entry.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dltune.schemas.profile import OpTime
 Row = tuple[Any, ...]
 # rows up to an entry, and the entry
 Entries = Callable[[], Iterator[tuple[Row, Any]]]
-# what is in no list: one row
+# the table of the values in no list: one row
 DOCUMENT = "document"
-# the way to what stands beside what a document is of: steps of a profiled job's other tasks
+# the path to data that is not the document's subject: steps of a profiled job's other tasks
 _BESIDE = "peers."
-# what an entry is known by, where that is not its first field
+# the fields that identify an entry, if it is not its first field
 _KNOWN_BY: Mapping[type, tuple[str, ...]] = {
     OpTime: ("threads", "placement"),
     Entry: ("created", "head"),
@@ -42,7 +42,7 @@ _KNOWN_BY: Mapping[type, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Calling `rows` begins at the first row; a row has a cell for each column."""
+    """A table. Calling `rows` begins at the first row; a row has a cell for each column."""
 
     path: str
     columns: tuple[Column, ...]
@@ -50,16 +50,16 @@ class Table:
 
 
 def tables(document: object) -> dict[str, Table]:
-    """All tables by their paths, those without rows, too; "document" has one row, of all that is
-    not in a list."""
+    """Return all tables by their paths, also tables without rows; "document" has one row, with all
+    values that are not in a list."""
     found = leaves(ms.type_info(type(document)), document)
     walked = _walk(DOCUMENT, (), tuple(found), lambda: iter([((), document)]), ())
     return {table.path: table for table in walked}
 
 
 def named(found: Mapping[str, Table], name: str) -> Table:
-    """The table whose path this is, or the end of whose path. Raises UsageError, which tells the
-    names that there are, when it is none's or several tables'."""
+    """Return the table whose path is, or ends in, `name`. Raises UsageError, which lists the names
+    that there are, when no table or several tables match."""
     fitting = ending(found, name)
     if len(fitting) == 1:
         return fitting[0]
@@ -68,8 +68,8 @@ def named(found: Mapping[str, Table], name: str) -> Table:
 
 
 def ending(found: Mapping[str, Table], name: str) -> list[Table]:
-    """The table whose path this is; else all whose paths end so, as far as there are any: those of
-    what the document is of."""
+    """Return the table whose path is `name`; else all tables whose paths end in it. Tables of the
+    document's subject, if any match, exclude other tables."""
     if name in found:
         return [found[name]]
     ending = {path: table for path, table in found.items() if path.endswith(f".{name}")}
@@ -78,8 +78,8 @@ def ending(found: Mapping[str, Table], name: str) -> list[Table]:
 
 
 def names(paths: Iterable[str]) -> list[str]:
-    """For each path the shortest end of it that names it alone; that of what stands beside what the
-    document is of, whole."""
+    """Return for each path its shortest unique end; the whole path for data that is not the
+    document's subject."""
     every = list(paths)
     ends = {path: list(_ends(path)) for path in every if not path.startswith(_BESIDE)}
     shared = [end for several in ends.values() for end in several]

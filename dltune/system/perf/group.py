@@ -24,13 +24,13 @@ READ_FORMAT = syscall.FORMAT_GROUP | syscall.FORMAT_ENABLED | syscall.FORMAT_RUN
 LARGEST = 16
 # the share below which a group has shared counters with another
 ALL_THE_TIME = 0.999
-# seconds that an inheriting thread may take to end, preempted halfway on a loaded machine
+# most seconds that an inheriting thread takes to end, preempted halfway on a loaded machine
 ENDING = 5.0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a group has counted, in the order of its events.
+    """The counts of a group, in the order of its events.
 
     `enabled`: seconds in which the group was to count while its thread was on a CPU. `running`:
     seconds of these in which it had counters.
@@ -52,7 +52,7 @@ class Reading:
         return tuple(value / self.share for value in self.values)
 
     def since(self, earlier: Reading) -> Reading:
-        """What was counted after `earlier`, a reading of the same group."""
+        """Return the counts after `earlier`, a reading of the same group."""
         return Reading(
             max(0.0, self.enabled - earlier.enabled),
             max(0.0, self.running - earlier.running),
@@ -61,9 +61,9 @@ class Reading:
 
 
 def decode(data: bytes, events: int) -> Reading:
-    """A group's read: number of events, nanoseconds enabled and running, a value for each.
+    """Decode a group's read: number of events, nanoseconds enabled and running, a value for each.
 
-    Raises DltuneError when it is not one of that many events: the kernel reads nothing from a group
+    Raises DltuneError when it does not hold that many events: the kernel reads nothing from a group
     whose counters it has taken away.
     """
     layout = struct.Struct(f"={3 + events}Q")
@@ -84,9 +84,9 @@ def decode(data: bytes, events: int) -> Reading:
 class Group(Opened):
     """Events of one thread, opened and not yet counting.
 
-    `tid`: the thread (of this or another process), 0 for the calling one; -1 with a `cpu` for all
-    that runs there. `inherit`: count also what the thread starts from now on, threads and
-    processes; what has ended is added when it ends, what runs when it is read.
+    `tid`: the thread (of this or another process), 0 for the calling thread; -1 with a `cpu` for
+    everything on that CPU. `inherit`: count also the threads and processes that the thread starts
+    from now on; their counts are added when they end, or, while they run, when the group is read.
 
     Raises UsageError when an event cannot be opened. Close it, or use it as a context.
     """
@@ -123,7 +123,7 @@ class Group(Opened):
         fcntl.ioctl(self._leader, DISABLE, WHOLE_GROUP)
 
     def read(self) -> Reading:
-        """What was counted until now. Raises DltuneError when the kernel took the counters.
+        """Return the counts until now. Raises DltuneError when the kernel took the counters.
 
         The kernel reads nothing (ECHILD) while an inheriting thread or process is just ending.
         """
@@ -148,10 +148,10 @@ class Group(Opened):
 
 
 def split(events: Sequence[Event]) -> list[tuple[Event, ...]]:
-    """`events` in the fewest groups that this CPU really counts, found by counting with them.
+    """Split `events` into the fewest groups that this CPU really counts, by counting with them.
 
-    The kernel alone knows which counters are free (others may be held, by its own watchdog too), so
-    each group returned was opened on the calling thread and had counters all the time it was
+    Only the kernel knows which counters are free (some can be in use, also by its own watchdog).
+    So each returned group was opened on the calling thread and had counters all the time it was
     enabled. Software events need no counter: they join the first group that has room among its
     LARGEST events.
 
@@ -176,7 +176,7 @@ def split(events: Sequence[Event]) -> list[tuple[Event, ...]]:
 
 
 def check(events: Sequence[Event]) -> None:
-    """Raises UsageError, in one sentence, when this group cannot be counted on this thread."""
+    """Raise UsageError, in one sentence, when this group cannot be counted on this thread."""
     Group(events).close()
     if not counts(events):
         names = ", ".join(event.name for event in events)
@@ -188,7 +188,7 @@ def check(events: Sequence[Event]) -> None:
 
 
 def counts(events: Sequence[Event]) -> bool:
-    """Whether these are counted together: the group opens and has counters all the time."""
+    """Return True if these are counted together: the group opens and has counters all the time."""
     try:
         with Group(events) as group:
             group.enable()
@@ -201,7 +201,8 @@ def counts(events: Sequence[Event]) -> bool:
 
 
 def _units(events: Sequence[Event]) -> list[tuple[Event, ...]]:
-    """What must stay together: Intel's top-down metrics are read under their leader `slots`."""
+    """Return the events that must stay together: Intel's top-down metrics are read under their
+    leader `slots`."""
     metrics = [event for event in events if event.name.startswith("topdown-")]
     slots = [event for event in events if event.name == "slots"]
     if not slots or not metrics:

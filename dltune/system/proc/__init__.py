@@ -1,17 +1,17 @@
-"""Other processes as /proc shows them, and the pace at which they are looked at.
+"""Other processes as /proc shows them, and the pace at which they are sampled.
 
 entry        a small file of /proc at once, or of /sys
-stat         what the kernel counts of a process or a thread; its state and parents
-threads      a process's threads and what each has had
-process      who a process is, what it has read, its memory, whether it may be looked into
-maps         the files that it has mapped, and what of them is in its page table
+stat         the kernel's counts of a process or a thread; its state and parents
+threads      a process's threads and the counts of each thread
+process      identity of a process, its reads, its memory, and whether it can be inspected
+maps         the files that it has mapped, and their pages in its page table
 descriptors  the files that it has open, and their positions
-tree         the processes of a session, those that descend from one, and both for good
+tree         the processes of a session, the descendants of a process, and both for good
 mounts       the file systems that a process sees
-pace         looks so seldom that the job does not feel them
+pace         samples seldom enough not to slow down the job
 
-Processes end, and users look at those of others. What counts or describes a process or a thread is
-None (or empty) when it has ended or may not be seen. What lists the things that a process holds
-(`mappings`, `resident`, `plain_files`, `environment`) raises OSError: PermissionError where it may
-not be looked into, another when it has ended.
+Processes end, and users inspect processes of other users. A function that counts or describes a
+process or a thread returns None (or an empty value) when it has ended or access is denied. A
+function that lists the things that a process holds (`mappings`, `resident`, `plain_files`,
+`environment`) raises OSError: PermissionError if access is denied, another when it has ended.
 """

@@ -1,5 +1,5 @@
-"""Looking so seldom that the job does not feel it: each kind of look waits in proportion to what
-its last ones cost."""
+"""Sampling seldom enough not to slow down the job: each kind of sample waits in proportion to the
+cost of its last samples."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-# seconds: the first wait, and what each is of the one before until the least is reached
+# the first wait in seconds, and the ratio of each wait to the previous one until `least` is reached
 FIRST, GROWTH = 0.1, 1.6
-LONGEST = 1.5  # seconds that one dear look may keep the next ones waiting
+LONGEST = 1.5  # most seconds by which an expensive sample delays the next samples
 TELL_SECONDS = 1.0
-SHORTEST = 0.001  # seconds of a rest between looks
+SHORTEST = 0.001  # seconds of a rest between samples
 
 
 class Pace:
-    """One kind of look, and when the next is due, in seconds of time.monotonic().
+    """A kind of sample, and when the next sample is due, in seconds of time.monotonic().
 
-    Waits at least `least` seconds, and so long that looking takes at most `share` of the time of
-    one CPU. The first waits are shorter, from `FIRST` on: much happens while a job starts. Waits
-    vary by a third, so that looks keep no time with what they look at.
+    Waits at least `least` seconds, and long enough that sampling takes at most `share` of the time
+    of one CPU. The first waits are shorter, from `FIRST` on: much happens while a job starts. Waits
+    vary by a third, so that samples do not fall into step with the observed process.
 
-    `due` may know better: it is given the time that this comes to, and returns another.
+    `due` can adjust this: it receives the computed time, and returns another.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Pace:
         self.looks = 0
 
     def take(self) -> None:
-        """A look, now."""
+        """Take a sample now."""
         began = time.thread_time()
         self._look()
         cost = time.thread_time() - began
-        # rises at once, falls slowly: one cheap look does not make up for a dear one
+        # rises at once, falls slowly: one cheap sample does not make up for an expensive sample
         self._cost = max(cost, 0.8 * self._cost + 0.2 * cost)
         self.looks += 1
         dear = self._cost / self._share if self._now >= self._least else 0.0
@@ -54,7 +54,7 @@ class Pace:
         self.due = self._adjusted(time.monotonic() + wait * random.uniform(0.83, 1.17))
 
     def soon(self) -> None:
-        """Something new is there: the waits begin small again."""
+        """Restart with short waits, because there is something new."""
         self._now = min(FIRST, self._least)
         self.due = min(self.due, time.monotonic() + self._now)
 
@@ -67,9 +67,9 @@ def keep_looking(
     tell: Callable[[], None],
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Take each look when it is due, until `over`, which is asked after each round of looks, says
-    so, or it is `until` (of time.monotonic()). `tell` is called about once a second, `wait` to let
-    time pass: at most `longest` seconds, within which `over` is heard."""
+    """Take each sample when it is due, until `over`, which is called after each round of samples,
+    returns True, or until `until` (of time.monotonic()). `tell` is called about once a second,
+    `wait` to let time pass: at most `longest` seconds, so that `over` is called that often."""
     told = time.monotonic()
     while True:
         now = time.monotonic()

@@ -1,5 +1,4 @@
-"""Who a process is, what it has used and read, how much memory it has, and whether it may be looked
-into."""
+"""The identity of a process, its CPU time, reads and memory, and whether it can be inspected."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ _FILES = re.compile(rb"^RssFile:\s+(\d+) kB", re.M)
 
 
 class Reads(NamedTuple):
-    """Of a process or a thread: calls that read, the bytes they copied, bytes that came from
-    storage."""
+    """Counts of a process or a thread: read calls, the bytes they copied, and the bytes that came
+    from storage."""
 
     calls: int
     copied: int
@@ -31,7 +30,7 @@ class Reads(NamedTuple):
 
 
 def exists(pid: int) -> bool:
-    """Whether there is such a process; a zombie is one."""
+    """Return True if there is such a process; a zombie counts."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -53,13 +52,15 @@ def owner(pid: int) -> str:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What the process was started with. Raises OSError when it may not be seen."""
+    """Return the environment that the process was started with. Raises OSError when access to it
+    is denied."""
     data = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     return dict(pair.partition("=")[::2] for pair in data.split("\0") if "=" in pair)
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Of a process, with its threads that have ended; None when it has ended itself."""
+    """Return the CPU time of a process, including threads that have ended; None when the process
+    has ended."""
     try:
         # the clock that clock_getcpuclockid(3) gives for it
         return time.clock_gettime(~pid << 3 | 2)
@@ -68,8 +69,8 @@ def cpu_seconds(pid: int) -> float | None:
 
 
 def reads(pid: int, tid: int | None = None) -> Reads | None:
-    """What a process has read, or one of its threads; None when it has ended or may not be looked
-    into."""
+    """Return the reads of a process, or of one of its threads; None when it has ended or cannot be
+    inspected."""
     data = read(f"/proc/{pid}/io" if tid is None else f"/proc/{pid}/task/{tid}/io")
     if not data:
         return None
@@ -78,17 +79,17 @@ def reads(pid: int, tid: int | None = None) -> Reads | None:
 
 
 def address_space(pid: int) -> int:
-    """Its size in bytes; 0 when it has ended."""
+    """Return the size of the address space in bytes; 0 when the process has ended."""
     return _pages(pid)[0] * mmap.PAGESIZE
 
 
 def resident(pid: int) -> int:
-    """Bytes of it that are in memory; 0 when it has ended."""
+    """Return the resident memory in bytes; 0 when the process has ended."""
     return _pages(pid)[1] * mmap.PAGESIZE
 
 
 def anonymous(pid: int) -> int:
-    """Bytes of it in memory that are no file's; 0 when it has ended."""
+    """Return the resident memory without files in bytes; 0 when the process has ended."""
     _, here, files = _pages(pid)
     return (here - files) * mmap.PAGESIZE
 
@@ -100,13 +101,14 @@ def resident_files(pid: int) -> int | None:
 
 
 def _pages(pid: int) -> tuple[int, int, int]:
-    """Of the address space, of those in memory, and of these of files; 0 when it has ended."""
+    """Return the pages of the address space, the resident pages, and the resident pages of files;
+    0 when the process has ended."""
     size, here, files, *_ = (read(f"/proc/{pid}/statm") or b"0 0 0").split()
     return int(size), int(here), int(files)
 
 
 def may_look_into(pid: int) -> bool:
-    """Whether the kernel lets this process see another's mappings, descriptors and calls."""
+    """Return True if the kernel lets this process see another's mappings, descriptors and calls."""
     try:
         with os.scandir(f"/proc/{pid}/fd"), open(f"/proc/{pid}/maps") as file:
             file.read(1)

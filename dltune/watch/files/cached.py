@@ -1,8 +1,8 @@
-"""How much of a file is in the page cache, and how it is dropped from there.
+"""The part of a file in the page cache, and a way to drop it from there.
 
-`cachestat` (Linux 6.5) tells it exactly; it also knows of pages that were there and have been
-dropped since. `mincore` is older, and says that everything is resident of a file which the caller
-neither owns nor may write (Linux 5.2): such an answer is not taken.
+`cachestat` (Linux 6.5) reports it exactly, and also counts pages that were there and have been
+dropped since. `mincore` is older. If the caller neither owns a file nor can write to it, `mincore`
+reports all of it as resident (Linux 5.2): such an answer is not used.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ PAGE = mmap.PAGESIZE
 # of all architectures but alpha: system calls since 424 have the same numbers
 _CACHESTAT = 451
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
-# bytes of a file that may stay, or this share of it: pages under writeback, in other CPUs' lists
+# most bytes of a file that can stay, or this share: pages under writeback, in other CPUs' lists
 LEFT, LEFT_SHARE = 1 << 20, 0.02
-# seconds that a slow store is given for what it reads ahead, and looks after which nothing changes
+# seconds for a slow store to complete read-ahead, and samples without change that end the wait
 PATIENCE, LOOKS = 2.0, 3
 
 
 @dataclass(frozen=True)
 class Cached:
-    """Bytes in the page cache; `seen`: with those that were there and have been dropped since, as
-    far as the kernel remembers, else the same."""
+    """Bytes in the page cache; `seen`: including bytes that have been dropped since, as far as the
+    kernel remembers them, else the same."""
 
     now: int
     seen: int
 
 
 def cached(descriptor: int) -> Cached | None:
-    """Of an open plain file; None when neither source tells the truth here."""
+    """Return the cached bytes of an open plain file; None if neither source is reliable here."""
     if (told := _cachestat(descriptor)) is not None:
         return told
     if not _owned(descriptor) or (resident := resident_pages(descriptor)) is None:
@@ -47,10 +47,10 @@ def cached(descriptor: int) -> Cached | None:
 
 
 def drop(path: Path, descriptor: int) -> bool:
-    """Drop the pages of an open file. Whether it is known that they are gone; False where the page
-    cache tells this user nothing, and reads have to show it.
+    """Drop the pages of an open file. Return True if they are known to be gone; False if this user
+    cannot see the page cache, and only reads can show it.
 
-    Raises UsageError when they stay: another process has them mapped, or the file lies in memory.
+    Raises UsageError when they stay: another process has them mapped, or the file is in memory.
     """
     os.fdatasync(descriptor)  # pages that are not written yet would stay
     until = time.monotonic() + PATIENCE
@@ -62,7 +62,7 @@ def drop(path: Path, descriptor: int) -> bool:
             return False
         same = same + 1 if left.now == before else 0
         before = left.now
-        # what is still being read ahead goes when it has come; what stays as it is stays
+        # pages of a pending read-ahead can be dropped once they arrive; others will not go
         if not left.now or same == LOOKS or time.monotonic() > until:
             break
         time.sleep(0.05)
@@ -86,15 +86,15 @@ def _cachestat(descriptor: int) -> Cached | None:
 
 
 def _owned(descriptor: int) -> bool:
-    """Whether the kernel answers mincore truthfully: the owner, and who may write."""
+    """Return True if the kernel answers mincore truthfully: to the owner, and to writers."""
     return os.geteuid() in (0, os.fstat(descriptor).st_uid) or os.access(
         f"/proc/self/fd/{descriptor}", os.W_OK
     )
 
 
 def resident_pages(descriptor: int) -> bytes | None:
-    """A byte for each page of a file, 1 when it is in the page cache. None when it cannot be
-    mapped. To be believed of files that the caller owns or may write, see above."""
+    """Return a byte for each page of a file, 1 if it is in the page cache. None when it cannot be
+    mapped. Reliable only for files that the caller owns or can write, see above."""
     length = os.fstat(descriptor).st_size
     if length == 0:
         return b""

@@ -1,4 +1,4 @@
-"""The data files of a process: what it has mapped, and what it has open."""
+"""The data files of a process: its mapped files and its open files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROGRAMS = re.compile(
     r"^/(usr|lib|lib64|bin|sbin|etc|proc|sys|dev(?!/shm/))/|/(site|dist)-packages/"
 )
 
-# device and inode: what the kernel knows a file by
+# device and inode: the kernel's identity of a file
 Key = tuple[int, int]
 
 
@@ -48,11 +48,11 @@ class Opened:
 
 @dataclass
 class Known:
-    """A data file, open here for as long as it is watched: a deleted one can still be looked at.
+    """A data file, open here for as long as it is watched: a deleted file can still be inspected.
 
-    `last`: what was in the page cache at the last look, None where that is not told. `came`: bytes
-    that came into it from one look to the next, summed, as what is dropped may be read again;
-    `beside`: the same up to the last look that told what processes used of it too.
+    `last`: its part in the page cache at the last sample, None if unknown. `came`: bytes that came
+    into it from each sample to the next, summed, because dropped bytes can be read again; `beside`:
+    the same up to the last sample that also covered the use by processes.
     """
 
     path: str
@@ -89,8 +89,8 @@ class DataFiles:
             os.close(known.descriptor)
 
     def mappings(self, pid: int) -> tuple[Mapping, ...]:
-        """Of data files, in a process now. Raises OSError when it has ended, or may not be looked
-        into."""
+        """Return the mappings of data files in a process now. Raises OSError when it has ended, or
+        cannot be inspected."""
         areas = maps.mappings(pid)
         programs = {area.inode for area in areas if area.executable}
         return tuple(
@@ -100,7 +100,7 @@ class DataFiles:
         )
 
     def resident(self, pid: int, mappings: Sequence[Mapping]) -> list[tuple[Key, Resident]]:
-        """What of these mappings is in the page table. Raises OSError as above."""
+        """Return the parts of these mappings in the page table. Raises OSError as above."""
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
         return [
             (keys[place.start, place.offset], place)
@@ -109,7 +109,7 @@ class DataFiles:
         ]
 
     def opened(self, pid: int) -> Iterator[Opened]:
-        """Descriptors of data files. Raises OSError as above."""
+        """Yield the descriptors of data files. Raises OSError as above."""
         for number, target, status in descriptors.plain_files(pid):
             key = status.st_dev, status.st_ino
             if key in self._others:
@@ -122,8 +122,8 @@ class DataFiles:
                 yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
 
     def _key(self, pid: int, area: maps.Mapping) -> Key | None:
-        """Of a mapped file, when it is data. Its path is of the process's own root; it may have
-        been deleted, or another put in its place."""
+        """Return the key of a mapped file, if it is data. Its path is relative to the root of the
+        process; the file can have been deleted or replaced by another."""
         file = area.device, area.inode, area.path
         if file not in self._mapped:
             self._mapped[file] = self._found(pid, area)
@@ -141,7 +141,7 @@ class DataFiles:
         return None
 
     def _examined(self, pid: int, place: str, path: str, status: os.stat_result) -> Key | None:
-        """The key of the file at `place`, which a process knows as `path`, when it is data."""
+        """Return the key of the file at `place` (`path` in the process), if it is data."""
         key = status.st_dev, status.st_ino
         if key in self.known:
             return key

@@ -1,8 +1,8 @@
-"""Sequential, strided or shuffled: what a series of accesses of one thread is.
+"""Classification of a thread's series of accesses: sequential, strided or shuffled.
 
 Accesses are joined into *pieces*: an access that begins at most `near` bytes behind the end of the
-one before goes on with its piece. Then the jumps between pieces tell. A record of several pages is
-one piece so, and the kernel's own steps (16 pages mapped around a fault) are no jumps.
+previous access continues its piece. Then the jumps between pieces decide. A record of several pages
+is thus a single piece, and the kernel's own steps (16 pages mapped around a fault) are no jumps.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from dltune.schemas.io import PatternKind
 
-# fewer accesses than this tell nothing
+# fewer accesses than this are not classified
 LEAST = 8
-# jumps that a sequential reader may make, or one in each series: to the file's header, to the next
-# epoch
+# most jumps of a sequential reader, or one in each series: to the file's header, to the next epoch
 FEW_JUMPS = 3
 # of all that was passed over: pieces so long are epochs
 EPOCH = 0.25
@@ -31,8 +30,8 @@ FILLED = 0.7
 
 @dataclass(frozen=True)
 class Pattern:
-    """`stride`: from one piece's start to the next one's, the median of forward jumps; `run`: the
-    median length of pieces. In bytes."""
+    """A pattern. `stride`: from a piece's start to the start of the next piece, the median of
+    forward jumps; `run`: the median length of pieces. In bytes."""
 
     kind: PatternKind
     stride: float | None = None
@@ -40,8 +39,8 @@ class Pattern:
 
 
 def classify(bursts: Sequence[Sequence[tuple[int, int]]], near: int) -> Pattern:
-    """Of series of accesses (offset, length) in their order: none is left out within a series, and
-    what lies between two of them nobody knows."""
+    """Classify series of accesses (offset, length) in their order: each series is complete, and the
+    accesses between two series are unknown."""
     if sum(map(len, bursts)) < LEAST:
         return Pattern("unknown")
     series = [_pieces(accesses, near) for accesses in bursts if accesses]
@@ -62,11 +61,11 @@ def classify(bursts: Sequence[Sequence[tuple[int, int]]], near: int) -> Pattern:
 
 
 def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> Pattern:
-    """Of some of the accesses, in their order; `read`: bytes read between the first and the last of
-    them, None when that is not known.
+    """Classify a sample of the accesses, in their order; `read`: bytes read between the first and
+    the last of them, None when that is not known.
 
-    Between two samples of a reader that goes forward lies what it read, or what it passed over: the
-    bytes read tell which.
+    Between two samples, a forward reader has read the bytes or passed over them: the number of
+    bytes read shows which.
     """
     if len(accesses) < LEAST:
         return Pattern("unknown")
@@ -89,8 +88,8 @@ def classify_sampled(accesses: Sequence[tuple[int, int]], read: int | None) -> P
 
 
 def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
-    """Start and end of each. A single access elsewhere, to a page of an index such as LMDB's leaf
-    pages, does not end the piece that goes on behind it."""
+    """Return the start and end of each piece. A single access elsewhere, to a page of an index such
+    as LMDB's leaf pages, does not end the piece that goes on behind it."""
     pieces: list[tuple[int, int]] = []
     start, end = accesses[0][0], accesses[0][0] + accesses[0][1]
     for at, (offset, length) in enumerate(accesses[1:], start=1):
@@ -108,15 +107,15 @@ def _pieces(accesses: Sequence[tuple[int, int]], near: int) -> list[tuple[int, i
 
 
 def _typical(pieces: Sequence[tuple[int, int]]) -> float:
-    """The mean length of the piece that a byte lies in: a few pages elsewhere do not count."""
+    """Return the mean length of the piece around a byte: a few pages elsewhere do not count."""
     lengths = [end - start for start, end in pieces]
     return sum(length * length for length in lengths) / max(1, sum(lengths))
 
 
 def _at_random(jumps: Sequence[int], starts: Sequence[int]) -> bool:
-    """Of all jumps about half go forward, and they are as long as between random places: two places
-    that take turns are no shuffle, and neither is a few steps to and fro. Between two random places
-    of a range lies a third of it."""
+    """Return True if about half of all jumps go forward, and they are as long as between random
+    places: two places that take turns are no shuffle, and neither is a few steps to and fro. Two
+    random places of a range are on average a third of it apart."""
     share = sum(jump > 0 for jump in jumps) / len(jumps)
     span = max(starts) - min(starts)
     if not 0.25 <= share <= 0.75 or span == 0 or len(set(starts)) < len(starts) // 4:

@@ -1,8 +1,8 @@
-"""A job watched for a time: looks of several kinds, each at its own pace, and what they add up to.
+"""A job watched for a time: samples of several kinds, each at its own pace, and their totals.
 
 members    the process tree, and the counts of every process and thread
-waits      which threads wait for storage at this moment, and in what
-files      data files, what of them is resident, positions of descriptors
+waits      which threads wait for storage at this moment, and in which call or fault
+files      data files, their resident parts, positions of descriptors
 bursts     page faults with their addresses
 lines      the Python of a thread that was just seen waiting
 """
@@ -38,20 +38,20 @@ from dltune.watch.files.faults import KEPT, FaultWatch
 from dltune.watch.files.lines import WaitingLines
 from dltune.watch.files.pressure import PressureWatch
 
-# least seconds between two looks of a kind, and the share of one CPU that it may take; together
-# they stay well below a hundredth of a CPU
+# least seconds between two samples of a kind, and the most that it takes of one CPU (a share);
+# together they stay well below a hundredth of a CPU
 MEMBERS, WAITS = (1.0, 0.002), (0.02, 0.002)
 FILES, RESIDENT, BURSTS = (0.5, 0.002), (2.0, 0.001), (2.5, 0.001)
 LINES_SECONDS = 5.0
-REST = 0.2  # most seconds without a look
-# threads that are looked at for waiting: those that slept most since the last look at all
+REST = 0.2  # most seconds without a sample
+# number of threads sampled for waits: those that slept most since the last sample of all threads
 LOOKED_AT = 48
 
 
 @dataclass
 class WatchedThread:
-    """A thread: its counts when it was first seen (zero for one that began since the watch did),
-    last, and `before`, at the last look at all. `waited`: seconds that it waited for storage."""
+    """A thread: its counts when it was first seen (zero for a thread newer than the watch), last,
+    and `before`, at the last sample of all. `waited`: seconds that it waited for storage."""
 
     first: Counts
     since: float
@@ -71,9 +71,9 @@ class WatchedThread:
 
 @dataclass
 class FileUse:
-    """What one process does with one file.
+    """The use of one file by one process.
 
-    `resident`: bytes in its page table; `touched`: those that came meanwhile. `progress`: bytes by
+    `resident`: bytes in its page table; `touched`: bytes that came meanwhile. `progress`: bytes by
     which positions of its descriptors moved on, in steps forward. `positions` of a descriptor.
     `calls` of a thread that were seen waiting: (offset, size, bytes the thread had read then).
     """
