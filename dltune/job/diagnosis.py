@@ -24,7 +24,7 @@ ONCE, ONCE_SHARE = 40, 0.8
 
 @dataclass
 class Sightings:
-    """Which processes of the job were heard of, and how far each came."""
+    """Processes of the job that have sent messages, and how far each came."""
 
     pythons: list[messages.Python] = field(default_factory=list)
     oom_kills: int = field(default_factory=cgroups.oom_kills)  # before the job
@@ -45,13 +45,13 @@ class Sightings:
             self.compiled[message.pid] = message.step
 
     def reported(self) -> tuple[set[int], set[str]]:
-        """Interpreters that have started, and frameworks whose plugin has come."""
+        """Return interpreters that have started, and frameworks whose plugin has come."""
         pids = {python.pid for python in self.pythons} | self.records.keys()
         return pids, {record.process.framework for record in self.records.values()}
 
 
 def hopeless(seen: Sightings) -> DltuneError | None:
-    """The error for a running job that can never give a step to work on; None while it may."""
+    """Return the error for a running job that can never run a usable step; None while it can."""
     if seen.failures and not seen.records:
         return _error(*_failure(seen.failures[0]))
     if _on_accelerator(seen):
@@ -65,15 +65,15 @@ def hopeless(seen: Sightings) -> DltuneError | None:
 
 
 def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
-    """The error for a job that trains, but runs no graph again and again; None while it may.
-    `long`: it has trained for long enough to tell."""
+    """Return the error for a job that trains, but runs no graph again and again; None while it can.
+    `long`: it has trained for long enough to judge."""
     training = [
         record.runs[graph]
         for record in seen.records.values()
         for graph in record.graphs
         if record.trains(graph)
     ]
-    once = sum(runs <= 1 for runs in training)  # a graph's first run is not always told
+    once = sum(runs <= 1 for runs in training)  # a graph's first run is not always reported
     if once >= ONCE and once >= ONCE_SHARE * sum(training):
         if any(graph.eager for record in seen.records.values() for graph in record.graphs.values()):
             return _error(
@@ -100,9 +100,9 @@ def none_found(seen: Sightings, *, long: bool) -> DltuneError | None:
 
 
 def why_no_step(seen: Sightings, exit_code: int | None) -> DltuneError:
-    """The error to raise when the job gave no training step to work on.
+    """Return the error to raise when the job ran no usable training step.
 
-    It carries the job's own exit code when that tells of a failure, else that of wrong use.
+    It carries the job's exit code if that shows a failure, otherwise the code for wrong use.
     """
     if crash := crash_of(seen, exit_code):
         return crash
@@ -142,7 +142,7 @@ class OutOfMemory(JobFailed):
 
 
 def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
-    """The error for a job that ran out of memory, or crashed with the plugin in it."""
+    """Return the error for a job that ran out of memory, or crashed with the plugin in it."""
     if exit_code == KILLED and cgroups.oom_kills() > seen.oom_kills:
         limit = cgroups.limits().memory
         within = f", which is limited to {limit / 2**20:.0f} MiB" if limit else ""
@@ -167,7 +167,7 @@ def crash_of(seen: Sightings, exit_code: int | None) -> DltuneError | None:
     )
 
 
-# what is wrong, and what to do about it
+# the problem, and the remedy
 _XLA = (
     "XLA compiles the job's step, or a part of it, into one kernel, so dltune cannot measure its "
     "ops",
@@ -181,7 +181,7 @@ _ACCELERATOR = (
 
 
 def _failure(failed: messages.Failed) -> tuple[str, str]:
-    """What went wrong, and what to do about it."""
+    """Return the problem and the remedy."""
     title = framework(failed.framework).title
     return (
         f"dltune's plugin does not work with the job's {title} {failed.version} (pid "
@@ -192,8 +192,8 @@ def _failure(failed: messages.Failed) -> tuple[str, str]:
 
 
 def _totals(seen: Sightings) -> tuple[float, float, float]:
-    """Seconds in XLA clusters and graphs that have some, in ops run one by one, and in ops of other
-    graphs."""
+    """Return seconds in XLA clusters and graphs that have some, in ops run one by one, and in ops
+    of other graphs."""
     reports = [r.report for r in seen.records.values() if r.report]
     xla, graphs = sum(r.xla for r in reports), 0.0
     for record in seen.records.values():

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-# a look that takes longer is given up
+# a sample that takes longer is given up
 PATIENCE_SECONDS = 5.0
 
 # files of the interpreter's own library
 STANDARD_LIBRARY = re.compile(
     r"^<frozen |/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)|/python3\d+\.zip/"
 )
-# Frames that are not the job's either: the frameworks, what AutoGraph made of the job's functions
-# while it traced them, dltune's own in the job. Of the rest, installed packages come last, and
-# after them what may be the command that one installs.
+# Frames that are not the job's either: the frameworks, AutoGraph's versions of the job's functions
+# while it traced them, dltune's files in the job. Among the rest, installed packages come last,
+# and after them files that can be the command that a package installs.
 _FOREIGN = re.compile(
     rf"{STANDARD_LIBRARY.pattern}"
     r"|/(site|dist)-packages/(tensorflow|keras|tf_keras|torch|absl|horovod)/|__autograph_generated_file"
@@ -31,7 +31,7 @@ _TORCH = re.compile(r"/(site|dist)-packages/torch/")
 
 
 class NoStack(Exception):
-    """Why a look failed, in one sentence."""
+    """Reason why a sample failed, in one sentence."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Thread(msgspec.Struct, frozen=True):
-    """One thread as `py-spy dump --json` tells it, the innermost frame first."""
+    """One thread as `py-spy dump --json` reports it, the innermost frame first."""
 
     os_thread_id: int | None
     frames: list[Frame]
@@ -53,10 +53,10 @@ _decode = msgspec.json.Decoder(list[Thread]).decode
 
 
 def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
-    """The threads of `pid` that run Python; `command` is py-spy's; `gently`: only with CPU time
-    that nobody else wants.
+    """Return the threads of `pid` that run Python; `command` is py-spy's; `gently`: only with CPU
+    time that nobody else wants.
 
-    py-spy does not pause the process: a look that finds its stack in change fails. Raises NoStack.
+    py-spy does not pause the process: a sample taken while the stack changes fails. Raises NoStack.
     """
     arguments = [command, "dump", "--nonblocking", "--json", "--pid", str(pid)]
     if gently:
@@ -85,14 +85,15 @@ def stacks(command: str, pid: int, *, gently: bool = False) -> list[Thread]:
 
 
 def own_line(stack: Sequence[Frame]) -> str | None:
-    """The innermost frame that is the job's own, as "file.py:31 (function)"; that of an installed
-    package when the whole job is one; None when there is neither."""
+    """Return the innermost frame of the job's own code, as "file.py:31 (function)"; the frame of an
+    installed package when the whole job is a package; None when there is neither."""
     frame = own_frame(stack)
     return f"{_shown(frame.filename)}:{frame.line} ({frame.name})" if frame else None
 
 
 def _shown(filename: str) -> str:
-    """The path below dltune's current folder or below the installed packages; else the name."""
+    """Return the path below dltune's current folder or below the installed packages; else the
+    name."""
     if match := _INSTALLED.search(filename):
         return filename[match.end() :]
     path = Path(filename)
@@ -103,13 +104,13 @@ def _shown(filename: str) -> str:
 
 
 def calls_torch(stack: Sequence[Frame]) -> bool:
-    """Whether a thread with this stack, innermost frame first, is in PyTorch: in an op, or in what
-    is done around it."""
+    """Return True if a thread with this stack, innermost frame first, is in PyTorch: in an op or
+    the code around it."""
     return bool(stack) and _TORCH.search(stack[0].filename) is not None
 
 
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
-    """The frame that `own_line` tells."""
+    """Return the frame that `own_line` describes."""
     candidates = [frame for frame in stack if not _FOREIGN.search(frame.filename)]
     packages = [frame for frame in candidates if not _COMMAND.search(frame.filename)]
     own = [frame for frame in packages if not _INSTALLED.search(frame.filename)]
@@ -117,7 +118,7 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
 
 
 def _reason(stderr: str) -> str:
-    """Why a look failed, from what py-spy said."""
+    """Return why a sample failed, from py-spy's output."""
     if "ermission denied" in stderr or "Permission Denied" in stderr:
         return "py-spy is not permitted to read the job's memory: permission denied"
     if "No such file" in stderr or "No such process" in stderr:

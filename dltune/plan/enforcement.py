@@ -30,7 +30,7 @@ class Run:
     pools of threads in a process, by its part of the machine and its rank (gives None: they are
     left alone; is None: no section has a use for the plugin). `changes`: by what of itself the plan
     has changed the graphs of a process since its profile, in a few words (empty: by nothing), by
-    pid. """
+    pid."""
 
     plan: Plan
     machine: Machine

@@ -113,7 +113,7 @@ def put(
     settings of the profile's job come into the plan with it. `framework`: the job's framework, if
     there is no profile that names it. Raises UsageError when `existing` is for another machine or
     other graphs, or has sections under which a job has other graphs than those that this section,
-    or one that is there, was decided for. """
+    or one that is there, was decided for."""
     if profile is None:
         made = bare(machine, framework=framework, sections={name: section})
     else:

@@ -1,9 +1,9 @@
-"""How a job's command starts its ranks, and what it says of their number.
+"""A job's command as a launcher of ranks, and their number.
 
-A command may hold placeholders: `{ranks:4}` is how many ranks it starts, and `{batch:256}` the
-examples of a step over all ranks, for each of which its part stands in the command. The numbers are
-those of the job as it is; with others the job trains on as many examples a step.
-"""
+A command can hold placeholders: `{ranks:4}` is the number of ranks that it starts, and
+`{batch:256}` the examples of a step over all ranks, for each of which its part stands in the
+command. The numbers are those of the job as it is; with others the job trains on as many examples a
+step."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _REMEDY = (
 
 
 def ranks(command: Sequence[str]) -> int | None:
-    """The number in `{ranks:N}`; None without one. Raises UsageError for placeholders that make no
-    sense, or contradict each other."""
+    """Return the number in `{ranks:N}`; None without one. Raises UsageError for placeholders that
+    make no sense, or contradict each other."""
     numbers = set(_numbers(command, "ranks"))
     for word in command:
         for found in _SPOILT.findall(word):
@@ -54,12 +54,13 @@ def ranks(command: Sequence[str]) -> int | None:
 
 
 def divides(command: Sequence[str], number: int) -> bool:
-    """Whether each `{batch:N}` has an equal part for so many ranks."""
+    """Return True if `number` ranks can divide each `{batch:N}` equally."""
     return all(size and size % number == 0 for size in _numbers(command, "batch"))
 
 
 def filled(command: Sequence[str], number: int | None = None) -> tuple[str, ...]:
-    """The command to start, for so many ranks (None: its own). Raises UsageError as `ranks`."""
+    """Return the command to start, for `number` ranks (None: its own). Raises UsageError as
+    `ranks`."""
     chosen = number or ranks(command)
     if chosen is None:
         return tuple(command)
@@ -75,14 +76,14 @@ def horovodrun(command: Sequence[str]) -> bool:
 
 
 def starts_ranks(command: Sequence[str]) -> bool:
-    """Whether the command is a launcher of ranks that dltune knows."""
+    """Return True if the command is a launcher of ranks that dltune knows."""
     return (
         horovodrun(command) or _mpirun(command) or _of_pytorch(command) or _named(command, "srun")
     )
 
 
 def open_mpi(command: Sequence[str]) -> bool:
-    """Whether the ranks are started by Open MPI, as far as the command tells."""
+    """Return True if Open MPI starts the ranks, as far as the command shows."""
     if horovodrun(command):
         found = None if "--gloo" in command else shutil.which("mpirun")
     else:
@@ -95,7 +96,8 @@ def _mpirun(command: Sequence[str]) -> bool:
 
 
 def _of_pytorch(command: Sequence[str]) -> bool:
-    """Whether it is torchrun, or accelerate with several processes, by name or as a module."""
+    """Return True if it is torchrun, or accelerate with several processes, by name or as a
+    module."""
     module = command[command.index("-m") + 1] if "-m" in command[:-1] else ""
     if _named(command, "torchrun") or (module in TORCHRUN and _python(command)):
         return True

@@ -1,6 +1,6 @@
-"""Inside the job's Python: how much of a step PyTorch's compiler keeps for the backward pass.
+"""Inside the job's Python: the part of a step that PyTorch's compiler keeps for the backward pass.
 
-Where it divides a graph into both passes it can be asked what other budgets would come to.
+When it divides a graph into both passes, it can be asked for the results of other budgets.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def without_cache() -> None:
 
 
 def runs(roots: Sequence[Any]) -> list[int]:
-    """How often each compiled graph ran in a forward pass that ends in these, in the order in which
-    they ran first."""
+    """Return the runs of each compiled graph in a forward pass that ends in these roots, in the
+    order of their first runs."""
     found: dict[type, list[int]] = {}
     waiting = [getattr(root, "grad_fn", getattr(root, "node", None)) for root in roots]
     seen = {None, *waiting}
@@ -46,7 +46,7 @@ def runs(roots: Sequence[Any]) -> list[int]:
 
 
 class Ladders:
-    """Of each graph that is differentiated its rungs. `failed`: why some are not told."""
+    """Rungs of each graph that is differentiated. `failed`: why some are missing."""
 
     def __init__(self) -> None:
         self._graphs: list[dict[str, Any]] = []
@@ -54,7 +54,8 @@ class Ladders:
         self.failed = ""
 
     def graphs(self, runs: Sequence[int]) -> list[dict[str, Any]]:
-        """As `schemas/compiled.py` has them: those of a step, which runs each so often."""
+        """Return the graphs of a step, which runs each as often as `runs` says, in the form of
+        `schemas/compiled.py`."""
         if len(runs) != len(self._graphs) and not self.failed:
             self.failed = (
                 f"a step runs only {len(runs)} of {len(self._graphs)} compiled graphs: the others "
@@ -100,7 +101,7 @@ class Ladders:
 
 def replace_choice(partitioners: ModuleType, choose: Callable[..., Any]) -> str:
     """Have `choose` called in place of the function that decides which values are kept, with that
-    function, a graph, what is known of it, and the script's budget. Return why it cannot be called;
+    function, a graph, the facts about it, and the script's budget. Return why it cannot be called;
     empty: it is."""
     plain = getattr(partitioners, _CHOOSE, None)
     if plain is None:
@@ -119,7 +120,7 @@ def keeping_drawn(graph: Any) -> Iterator[None]:
     """Have the compiler keep results of random numbers, whatever its budget."""
     policy = importlib.import_module("torch.utils.checkpoint").CheckpointPolicy.MUST_SAVE
     drawn = [node for node in graph.nodes if _draws(node)]
-    # of one that gives out several tensors these are what can be kept
+    # of a node with several output tensors, these items can be kept
     drawn += [one for node in drawn for one in node.users if one.target is operator.getitem]
     before = [node.meta.get("recompute") for node in drawn]
     for node in drawn:
@@ -135,9 +136,9 @@ def keeping_drawn(graph: Any) -> Iterator[None]:
 
 
 def _draws(node: Any) -> bool:
-    """Whether its second run may give out others than its first: it draws random numbers, or is no
-    operator of PyTorch's own, of which that is not known. What the script itself has computed again
-    (`torch.utils.checkpoint`) PyTorch gives the same numbers."""
+    """Return True if its second run can give other results than its first: it draws random numbers,
+    or is not one of PyTorch's operators, so that this is unknown. PyTorch gives the same numbers to
+    nodes that the script itself has computed again (`torch.utils.checkpoint`)."""
     torch: Any = importlib.import_module("torch")
     policies = importlib.import_module("torch.utils.checkpoint").CheckpointPolicy
     if node.meta.get("recompute") in (policies.MUST_RECOMPUTE, policies.PREFER_RECOMPUTE):
@@ -151,7 +152,7 @@ def _draws(node: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     for place, argument in enumerate(node.target._schema.arguments):
-        if argument.name == "dropout_p":  # attention may be without
+        if argument.name == "dropout_p":  # attention can be without
             given = (
                 node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)
             )
@@ -160,7 +161,7 @@ def _draws(node: Any) -> bool:
 
 
 class Division:
-    """A graph of both passes, and what comes of it where some of its values are kept."""
+    """A graph of both passes, and its division when some of its values are kept."""
 
     def __init__(self, partitioners: Any, graph: Any, info: Any) -> None:
         self._types = partitioners.get_default_op_list()
@@ -175,7 +176,7 @@ class Division:
         self._outputs = {node for node in self._wanted if info.is_required_fw(node)}
 
     def under(self, saved: Iterable[Any]) -> tuple[int, int, int, int, float]:
-        """As a rung has it, without its budget."""
+        """Return the fields of a rung, without its budget."""
         kept, forward, backward = self._passes(saved)
         again = set(forward) & set(backward)
         levels = self._levels(forward, backward, kept)
@@ -193,8 +194,8 @@ class Division:
         return any(map(_draws, set(forward) & set(backward)))
 
     def _passes(self, saved: Iterable[Any]) -> tuple[set[Any], list[Any], list[Any]]:
-        """What is kept, and the nodes of either pass: those of the second once all is there that
-        they read, what runs again just before it is read."""
+        """Return the kept values, and the nodes of either pass: nodes of the second once all their
+        inputs are computed, and nodes that run again just before they are read."""
         kept = set(saved) - self._given
         first = self._read_for(self._outputs | kept, self._given)
         done = self._given | kept
@@ -215,7 +216,7 @@ class Division:
         return kept, forward, backward
 
     def _read_for(self, wanted: set[Any], there: set[Any]) -> set[Any]:
-        """These and all that they are computed from, where that is not there."""
+        """Return these nodes and all that they are computed from, except nodes in `there`."""
         found: set[Any] = set()
         waiting = list(wanted)
         while waiting:
@@ -238,7 +239,7 @@ class Division:
         return float(_number(count(*args, **kwargs, out_val=value)))
 
     def _levels(self, forward: list[Any], backward: list[Any], kept: set[Any]) -> list[int]:
-        """Bytes while each node runs, of what the passes themselves make."""
+        """Return the bytes of values that the passes themselves make, while each node runs."""
         given = {where for node in self._given for where, _ in _storages(node)}
         stays = {where for node in kept for where, _ in _storages(node)}
         born: dict[Any, int] = {}
@@ -246,7 +247,7 @@ class Division:
         sizes: dict[Any, int] = {}
 
         def values(node: Any, again: bool) -> Iterator[tuple[Any, int]]:
-            """Of two runs of a node those of the second are others, unless they are kept."""
+            """Yield a node's values: its second run makes other values, unless they are kept."""
             for where, size in _storages(node):
                 if where not in given:
                     yield (where, again and where not in stays), size
@@ -274,8 +275,8 @@ class Division:
         return list(itertools.accumulate(change))[:-1]
 
     def _is_stored(self, node: Any, kept: set[Any]) -> bool:
-        """Whether there is memory for what it gives out: a loop that computes it may hold what
-        reads it, too."""
+        """Return True if its output takes memory: a loop that computes it can also contain its
+        readers."""
         if node in kept or node in self._wanted or not self._is_looped(node):
             return True
         return any(
@@ -299,20 +300,20 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _storages(node: Any) -> Iterator[tuple[int, int]]:
-    """Of what it gives out: which, and their bytes."""
+    """Yield the storages of its outputs, and their bytes."""
     for tensor in _tensors(node.meta.get("val")):
         storage = tensor.untyped_storage()
         yield storage._cdata, _number(storage.nbytes())
 
 
 def _number(value: Any) -> int:
-    """Of a size that may be another in the next step, that of now: to ask for it otherwise would
-    have the compiler take it for fixed."""
+    """Return the present value of a size that can change in the next step: to ask for it otherwise
+    would make the compiler treat it as fixed."""
     return int(value.node.hint if hasattr(value, "node") else value)
 
 
 def _values(argument: Any) -> Any:
-    """What a node was given, for the nodes in its place."""
+    """Return the argument with nodes replaced by their values."""
     if hasattr(argument, "meta"):
         return argument.meta.get("val")
     if isinstance(argument, list | tuple):

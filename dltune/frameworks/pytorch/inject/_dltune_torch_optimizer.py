@@ -1,7 +1,7 @@
 """Inside the job's Python: optimizers of PyTorch's that update all their tensors by one op.
 
-On CPUs these have been there since PyTorch 2.4, and a script has to ask for them. What a script
-saves says what it asked for: a group has them while it steps, and not before or after.
+On CPUs these have been there since PyTorch 2.4, and a script has to ask for them. The state
+that a script saves must show its own choice: a group has them only while it steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-# beside this file
+# next to this file
 from _dltune_torch import at_each_step, release
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class _Fused:
         self._report = report
         self._dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
         self._stepping: list[Any] = []  # groups
-        # of each optimizer, how many tensors its groups have, and which of these may
+        # by optimizer: the number of tensors in its groups, and which groups can be fused
         self._fit: Any = weakref.WeakKeyDictionary()
-        # of each its state as it was looked at, and whether that lies as its tensors
+        # by optimizer: its state when checked, and whether the state's layout is its tensors'
         self._even: Any = weakref.WeakKeyDictionary()
         self._stepped: Any = weakref.WeakSet()
         self._looked_after: Any = weakref.WeakSet()
@@ -55,7 +55,7 @@ class _Fused:
     def _begins(self, optimizer: Any, given: tuple[Any, ...]) -> None:
         closure = any(one is not None for one in given)
         if (closure and optimizer not in self._stepped) or not self._is_known(optimizer):
-            return  # what comes within the first step shows what gradients there are
+            return  # passes within the first step show which gradients there are
         if optimizer not in self._looked_after:
             self._looked_after.add(optimizer)
             # a step that fails leaves them as it had them, and the script may save them then
@@ -122,8 +122,8 @@ class _Fused:
                 yield "a tensor is a view of another tensor"
 
     def _is_even(self, group: dict[str, Any], state: Any, closure: bool) -> bool:
-        """Whether the op may have the group in this step: it walks tensors and gradients by
-        address, and makes momentum for all or none. A closure may give gradients to those that
+        """Return True if the op can update the group in this step: it walks tensors and gradients
+        by address, and makes momentum for all or none. A closure can give gradients to tensors that
         have none."""
         momentum, begun = bool(group.get("momentum")), set()
         for one in group["params"]:
@@ -138,7 +138,8 @@ class _Fused:
         return len(begun) < 2
 
     def _is_state_even(self, optimizer: Any, groups: list[dict[str, Any]]) -> bool:
-        """Of what these groups have. Looked at where it was loaded, or has grown."""
+        """Return True if these groups' state has their layout. Checked when state was loaded or
+        grew."""
         state = optimizer.state
         seen, even = self._even.get(optimizer, (None, True))
         if seen != (id(state), len(state)):
@@ -161,7 +162,7 @@ class _Fused:
 
 
 def _is_dense(one: Any) -> bool:
-    """Whether its elements fill the memory from the first to the last."""
+    """Return True if its elements fill the memory from the first to the last."""
     expected = 1
     for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
         if size != 1:
@@ -172,7 +173,7 @@ def _is_dense(one: Any) -> bool:
 
 
 def _is_alike(one: Any, other: Any) -> bool:
-    """Whether elements of the same shape have the same places."""
+    """Return True if elements of the same shape have the same places."""
     if other.shape != one.shape or other.stride() == one.stride():
         return True
     strides = zip(one.stride(), other.stride(), one.shape, strict=True)

@@ -1,6 +1,6 @@
-"""Inside the job's Python: what PyTorch leaves to a script, where the script leaves it open.
+"""Inside the job's Python: choices that PyTorch leaves to a script, if the script leaves them open.
 
-What needs the script's modules is done before its second step: the first one has shown them.
+Actions on the script's modules are done before its second step: the first has shown them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-# beside this file
+# next to this file
 from _dltune_torch import at_each_step
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def precision(report: Report) -> Hooks:
 
 
 def float32_precision(report: Report) -> Hooks:
-    """Value: "bf16": what oneDNN may multiply float32 in."""
+    """Value: "bf16": the type in which oneDNN can multiply float32."""
     report.did = "oneDNN multiplies float32 in bfloat16"
 
     def on_torch(torch: ModuleType) -> None:
@@ -55,7 +55,7 @@ def float32_precision(report: Report) -> Hooks:
 
 
 def denormals(report: Report) -> Hooks:
-    """Value: "flushed", in this thread and those that it starts."""
+    """Value: "flushed", in this thread and threads that it starts."""
     report.did = "denormal numbers are flushed to zero"
 
     def on_torch(torch: ModuleType) -> None:
@@ -73,7 +73,7 @@ def jit_compile(report: Report) -> Hooks:
 
 
 def _compile_modules(torch: Any, report: Report) -> None:
-    called: Any = weakref.WeakValueDictionary()  # of each step's own there may be no end
+    called: Any = weakref.WeakValueDictionary()  # modules made in each step can be without end
     plain = torch.compile
     backward, gradients = torch.autograd.backward, torch.autograd.grad
     by_script: list[bool] = []
@@ -133,17 +133,18 @@ def _compile_modules(torch: Any, report: Report) -> None:
 
 
 def _prepare_to_compile(torch: ModuleType) -> None:
-    """Raises where there is no C++ compiler."""
+    """Raise an error if there is no C++ compiler."""
     importlib.import_module("torch._inductor.cpp_builder").get_cpp_compiler()
-    torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
+    torch._dynamo.config.suppress_errors = True  # code that cannot be compiled runs unchanged
     torch._inductor.config.fallback_random = True  # dropout draws the numbers that it drew
     functorch: Any = importlib.import_module("torch._functorch.config")
-    functorch.donated_buffer = False  # a script may go backward twice
+    functorch.donated_buffer = False  # a script can go backward twice
     torch._dynamo.config.skip_nnmodule_hook_guards = False  # or add hooks later
 
 
 def _compile(torch: Any, module: Any) -> None:
-    """Also where its class has a `compile` of its own, and not while the script traces it."""
+    """Compile a module, even if its class overrides `compile`, but not while the script traces
+    it."""
     torch.nn.Module.compile(module)
     compiled = module._compiled_call_impl
 
@@ -164,7 +165,7 @@ def _is_trained(module: Any) -> bool:
 
 
 def _not_compiled(torch: ModuleType, module: Any) -> str | None:
-    """Why a module stays as it is; None: it may be compiled."""
+    """Return why a module stays as it is; None: it can be compiled."""
     if isinstance(module, torch.jit.ScriptModule):
         return "the script compiles it to TorchScript"
     if type(module).__name__ == "DistributedDataParallel":
@@ -182,7 +183,7 @@ def channels_last(report: Report) -> Hooks:
 class _ChannelsLast:
     """The weights' layout, which PyTorch's convolutions give their outputs and gradients, too.
 
-    A script may ask for a view that only another layout allows. One that flattens all but the
+    A script can ask for a view that only another layout allows. One that flattens all but the
     batch, as before a linear layer, is given a copy. Any other one is, too, but then all weights
     are put back before the next step: who writes through such a view would write into the copy.
 
@@ -250,8 +251,8 @@ class _ChannelsLast:
         self._report.acted(len(self._weights))
 
     def _is_held(self, weight: Any) -> bool:
-        """Whether something else has its memory, which would stay as it is: such as `p.data`, kept
-        for an average."""
+        """Return True if something else holds its memory, which would stay as it is, such as
+        `p.data`, kept for an average."""
         count: Any = self._torch._C._storage_Use_Count
         alone = self._torch.empty(1).untyped_storage()
         return bool(count(weight.untyped_storage()._cdata) > count(alone._cdata) + 1)
@@ -262,15 +263,16 @@ class _ChannelsLast:
             weight.grad = weight.grad.contiguous(memory_format=layout)
 
     def _is_weight(self, tensor: Any) -> bool:
-        """Or what the script has of its data; a copy of that would take what it writes."""
+        """Return True for a weight or a script's alias of its data, as a copy would take its
+        writes."""
         try:
             return any(tensor.data_ptr() == weight.data_ptr() for weight in self._weights)
         except RuntimeError:  # under vmap tensors are nowhere
             return False
 
     def _align_state(self, optimizer: Any) -> None:
-        """With the weights, as fused optimizers take for granted: of one that was loaded from a
-        file, or that the weights were put back from."""
+        """Align state with the weights, as fused optimizers assume: state that was loaded from a
+        file, or from which the weights were restored."""
         for weight in self._weights:
             state = optimizer.state.get(weight, {})
             for name, value in state.items():
@@ -309,12 +311,12 @@ class _ChannelsLast:
 
 
 def _instances(*classes: type) -> Iterator[Any]:
-    """All that there are of these; by their types, since proxies may answer for another."""
+    """Return all instances of these classes, by their types, since proxies can imitate another."""
     return (one for one in gc.get_objects() if issubclass(type(one), classes))
 
 
 def _at_first_step(torch: ModuleType, act: Callable[[], None], report: Report) -> None:
-    """Before it; or after it where it is given a closure, within which its passes run."""
+    """Call `act` before the first step, or after it if its passes run within a closure."""
     left = [act]
 
     def step_begins(_: Any, given: tuple[Any, ...]) -> None:

@@ -1,7 +1,7 @@
 """Inside the job's Python: hooks and contexts around a script's steps, and the allocator's bytes.
 
-A context is a dispatch mode and hooks on saved tensors, around all that the stepping thread does. A
-script that has a mode or such hooks of its own around its steps is left alone.
+A context is a dispatch mode and hooks on saved tensors, around all work of the stepping thread. A
+script that already has a mode or such hooks around its steps is left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# beside this file
+# next to this file
 from _dltune_torch_calls import Calls, allocated, has_room
 
 Tell = Callable[[dict[str, Any]], Any]
@@ -35,7 +35,7 @@ def step_hook(
 ) -> Callable[..., None]:
     """Return a hook for `at_each_step`. It calls `act` at steps of this process, on the thread that
     steps first, outside backward passes. `closures`: also at steps that are given a closure. If
-    `act` raises, the hook calls `fail` with the reason and does nothing more, because no hook may
+    `act` raises, the hook calls `fail` with the reason and does nothing more, because no hook must
     break a job."""
     pid = os.getpid()
     within: Callable[[], int] = torch._C._current_graph_task_id
@@ -59,7 +59,7 @@ def step_hook(
 
 
 def has_compiled(torch: ModuleType) -> bool:
-    """Return whether the script has compiled code of its own."""
+    """Return True if the script has compiled code itself."""
     dynamo = sys.modules.get(f"{torch.__name__}._dynamo.utils")
     return bool(dynamo and dynamo.counters["frames"]["total"])
 
@@ -74,8 +74,8 @@ def obstacle(torch: ModuleType) -> str:
 
 
 class Around:
-    """A context that is entered at the end of one step and left at that of another. What may not
-    have hooks on saved tensors around it, as `torch.func` may not, has none."""
+    """A context that is entered at the end of one step and left at the end of another. Code that
+    must not have hooks on saved tensors around it, such as `torch.func`, has none."""
 
     def __init__(self, torch: ModuleType, context: Any) -> None:
         self._autograd: Any = torch._C._autograd
@@ -90,13 +90,13 @@ class Around:
         os.register_at_fork(after_in_child=lambda: (left := leave()) and left())
 
     def is_inmost(self) -> bool:
-        """Whether nothing of the script's has come to stand within."""
+        """Return True if the script has entered nothing within this context."""
         top = self._autograd._top_saved_tensors_default_hooks(True)
         mode = self._dispatch._get_current_dispatch_mode()
         return mode is self.context and bool(top) and top[0] == self.context.pack
 
     def _leave_child(self) -> bool:
-        """Workers of a DataLoader are forked within it."""
+        """Leave the context in a DataLoader's workers, which are forked within it."""
         if inmost := self.is_inmost():
             self._dispatch._pop_mode()
             self._autograd._pop_saved_tensors_default_hooks()
@@ -127,8 +127,8 @@ class Around:
 
 
 class Allocator:
-    """PyTorch's own for the CPU, as the plugin counts it. `counts_all`: also what it gave out
-    before."""
+    """PyTorch's own for the CPU, as the plugin counts it. `counts_all`: also its earlier
+    allocations."""
 
     is_counted = False
 
@@ -142,7 +142,7 @@ class Allocator:
 
     @classmethod
     def counting(cls) -> Allocator | None:
-        """None where there is no plugin, as without a compiler."""
+        """Return the allocator; None if there is no plugin, as without a compiler."""
         plugin = getattr(sys.modules.get("_dltune_attach"), "_plugin", None)
         if plugin is None or not hasattr(plugin, "dltune_count_memory"):
             return None
@@ -150,16 +150,16 @@ class Allocator:
         return cls(plugin) if cls.is_counted else None
 
     def count_all(self, torch: ModuleType) -> None:
-        """From now on; by all tensors that Python knows."""
+        """Count all from now on, by the tensors that Python knows."""
         held = {one._cdata: allocated(one) for one in Calls(torch).storages()}
         self._before = sum(held.values()) - self._live()
         self._peak()
         self.counts_all = True
 
     def live(self) -> int:
-        """Bytes now."""
+        """Return the bytes in use now."""
         return self._before + self._live()
 
     def peak(self) -> int:
-        """The most since it was asked last."""
+        """Return the most bytes since the last call."""
         return self._before + self._peak()
