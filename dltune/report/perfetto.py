@@ -1,13 +1,13 @@
 """Timelines for Perfetto and chrome://tracing, in Chrome's JSON trace format, gzipped.
 
 A process for each timeline, a thread for each of its rows, complete slices ("X") that never overlap
-on a thread, flows for what an op waited for, counters for ops in flight and memory. Format: "Trace
+on a thread, flows for an op's dependencies, counters for ops in flight and memory. Format: "Trace
 Event Format" (Google). Times are microseconds with three decimals, made of whole nanoseconds, so
 that nothing is rounded.
 
 An op on several cores is one slice of the category "op", on the first of its cores; the slices in
 the rows of its other cores have the category "core". Slices of the category "op" thus add up to the
-time of all ops. What came from other tasks stands in rows of its own, of the category "transfer".
+time of all ops. Receives from other tasks are in separate rows, of the category "transfer".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def trace(context: Context) -> bytes:
     )
     for process, (file, profile, execution, timeline) in enumerate(drawn, start=1):
         name = execution.step.name or execution.step.signature
-        # what differs first: Perfetto shows the beginning and the end, and sorts by names
+        # the differing part first: Perfetto shows the beginning and the end, and sorts by names
         title = f"{timeline.title}, step {name} of {file}"
         made = _events(profile, execution, timeline, process, title, flow)
         events += made
@@ -70,7 +70,8 @@ def trace(context: Context) -> bytes:
 
 
 def _schedules(context: Context) -> Iterator[tuple[str, Schedule]]:
-    """Of all sections of all plans. Raises DltuneError where one cannot be told."""
+    """Yield the schedules of all sections of all plans. Raises DltuneError if a schedule cannot be
+    computed."""
     documents = [one.document for one in context.documents]
     for loaded in context.documents:
         if isinstance(loaded.document, Plan):
@@ -81,7 +82,7 @@ def _schedules(context: Context) -> Iterator[tuple[str, Schedule]]:
 
 
 def scheduled(schedule: Schedule, title: str, process: int) -> Iterator[Event]:
-    """What devices and links do: a row for each, the links first."""
+    """Yield the events of devices and links: a row for each, the links first."""
     yield _about("process_name", process, 0, name=visible(title, NAME))
     yield _about("process_sort_index", process, 0, sort_index=process)
     tracks = [

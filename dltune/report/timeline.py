@@ -1,5 +1,5 @@
-"""A step on a time axis: who ran when, on which row, and how many at once; what came from other
-tasks, and when.
+"""A step on a time axis: the ops with their times, rows and concurrency; the receives from other
+tasks, with their times.
 
 Times are whole nanoseconds since the first op of the execution. Slices of one row never overlap and
 none is empty: an op that took less than a nanosecond is left out.
@@ -31,7 +31,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Row:
-    """What ran in one place, in order of time."""
+    """The slices in one place, in order of time."""
 
     label: str
     slices: tuple[Slice, ...]
@@ -40,12 +40,12 @@ class Row:
 @dataclass(frozen=True)
 class Timeline:
     """`slices`: each op once, by start. A row is a core where the cores are known (an op on
-    several cores stands in the row of each); else it is what one thread could have done.
+    several cores is in the row of each); else it holds ops that one thread could have run.
 
     `links`: a row for each link, of the receives from another task, which are not in `slices`. All
-    are asked for when a step begins and come one after the other, so that a slice is not what the
-    receive waited but what it can have travelled: since the one before it had come. What is told to
-    have no bytes has none.
+    are requested when a step begins and come one after the other. So a slice is not the wait of the
+    receive but its longest possible travel time: since the previous receive had come. A receive
+    that is reported without bytes has no slice.
     """
 
     title: str
@@ -118,7 +118,7 @@ def mean_corunning(slices: Sequence[Slice]) -> float:
 
 
 def _apart(pieces: Iterable[Slice], step: Step) -> tuple[tuple[Slice, ...], tuple[Row, ...]]:
-    """The ops, and a row of what came over each link."""
+    """Return the ops, and a row of the receives over each link."""
     ops: list[Slice] = []
     came: defaultdict[str, list[Slice]] = defaultdict(list)
     for piece in sorted(pieces, key=lambda piece: (piece.end, piece.start)):
@@ -134,7 +134,7 @@ def _apart(pieces: Iterable[Slice], step: Step) -> tuple[tuple[Slice, ...], tupl
 
 
 def _short(task: str) -> str:
-    """As "ps:0"."""
+    """Return the short form of a task, such as "ps:0"."""
     return task.removeprefix("/job:").replace("/task:", ":")
 
 

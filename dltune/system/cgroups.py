@@ -1,8 +1,8 @@
-"""What a process's control groups allow, version 1 and 2: CPUs, CPU time, memory.
+"""The limits of a process's control groups, version 1 and 2: CPUs, CPU time, memory.
 
 A limit holds for everything below it, so each hierarchy is walked from the process's own group up
 to the mount. In a container the mount's root is often not the hierarchy's (and the process's group
-path then begins with it), which only `/proc/self/mountinfo` tells.
+path then begins with it), which only `/proc/self/mountinfo` shows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Limits:
 
 
 def limits(root: Path = Path("/"), pid: int | None = None) -> Limits:
-    """The tightest of each limit on the way from a process's groups up (None: this one's)."""
+    """Return the tightest of each limit from a process's groups upwards (None: this process)."""
     cpusets: list[frozenset[int]] = []
     for group in _groups(root, "cpuset", pid):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
@@ -52,8 +52,8 @@ def limits(root: Path = Path("/"), pid: int | None = None) -> Limits:
 
 
 def oom_kills(root: Path = Path("/")) -> int:
-    """How many processes of this process's group the kernel has ended for want of memory; 0 where
-    it does not count them."""
+    """Return the number of processes of this process's group that the kernel has ended because
+    memory ran out; 0 if it does not count them."""
     for group in _groups(root, "memory"):
         for name in ("memory.events", "memory.oom_control"):
             if (count := _counts(group / name).get("oom_kill")) is not None:
@@ -62,8 +62,8 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def throttled(pid: int, root: Path = Path("/")) -> float | None:
-    """Seconds that a process's groups stood still for their quotas so far, summed over CPUs; None
-    where none of them has a quota."""
+    """Return the seconds for which a process's groups were throttled by their quotas so far, summed
+    over CPUs; None if none of them has a quota."""
     stood = [
         count * _THROTTLED[name]
         for group in _groups(root, "cpu", pid)
@@ -75,8 +75,8 @@ def throttled(pid: int, root: Path = Path("/")) -> float | None:
 
 
 def reclaims(pid: int, root: Path = Path("/")) -> int:
-    """How often a group of a process that has a limit wanted more memory than that, and pages of it
-    were taken back; 0 where that is not counted. It is counted where the limit is, which may be
+    """Return the number of times that a process's group with a limit needed more memory, and its
+    pages were reclaimed; 0 if that is not counted. The group with the limit counts it, which can be
     above the process's own group."""
     most = 0
     for group in _groups(root, "memory", pid):
@@ -89,7 +89,7 @@ def reclaims(pid: int, root: Path = Path("/")) -> int:
 
 
 def _counts(file: Path) -> dict[str, int]:
-    """A name and a number in each line."""
+    """Return the counts of a file with a name and a number in each line."""
     lines = (line.partition(" ") for line in text(file).splitlines())
     return {name: int(count) for name, _, count in lines if count.isdigit()}
 
@@ -97,7 +97,7 @@ def _counts(file: Path) -> dict[str, int]:
 def _groups(root: Path, controller: str, pid: int | None = None) -> Iterator[Path]:
     """Folders of a process's group and all above it in every hierarchy with the controller."""
     mounted = mounts(root / "proc/self/mountinfo")
-    # by "\n" alone: a group's name may hold what ends a line elsewhere
+    # by "\n" alone: a group's name can contain other line separators
     for line in text(root / "proc" / str(pid or "self") / "cgroup").split("\n"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

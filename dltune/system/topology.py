@@ -1,4 +1,4 @@
-"""The machine at hand: the cores this process may use and what they share, from sysfs.
+"""The machine at hand: the cores this process can use and their shared parts, from sysfs.
 
 A tile is made of the cores behind one cache of the largest level that more than one core shares
 and that does not join all the cores allowed: the L2 of a Knights Landing pair, the L3 of an EPYC
@@ -29,8 +29,8 @@ class Survey:
 
     `mask`: the online CPUs of the affinity mask; `cpuset`: those of the control groups (None: no
     cpuset seen). `host_cores`: the physical cores that the host runs, each as its CPUs. `gaps`:
-    for "cores", "sockets", "numa" and "tiles" what the system does not tell and what is assumed
-    instead, where it does not tell.
+    for "cores", "sockets", "numa" and "tiles" the missing information and the assumption made
+    instead, if the system does not report it.
     """
 
     machine: Machine
@@ -42,7 +42,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Cache:
-    """Of data, one piece of it: behind `cpus`. `size` in bytes."""
+    """A data cache, one piece of it: behind `cpus`. `size` in bytes."""
 
     level: int
     cpus: _Cpus
@@ -50,7 +50,7 @@ class Cache:
 
 
 def local(root: Path = Path("/")) -> Machine:
-    """The cores this process may use: affinity mask within the cgroup cpuset, and the quota.
+    """Return the cores this process can use: affinity mask within the cgroup cpuset, and the quota.
 
     `root`: where `proc` and `sys` are found. Cores are in the order socket, tile, CPU number, so
     consecutive indices share a tile.
@@ -59,7 +59,7 @@ def local(root: Path = Path("/")) -> Machine:
 
 
 def survey(root: Path = Path("/")) -> Survey:
-    """As `local`, with the sources and gaps that `dltune doctor` tells."""
+    """Return the machine like `local`, with the sources and gaps that `dltune doctor` reports."""
     gaps: dict[str, str] = {}
     limits = cgroups.limits(root)
     online = _online(root)
@@ -131,7 +131,7 @@ def _tile_level(caches: Mapping[_Cpus, list[Cache]], host_cores: Iterable[_Cpus]
 
 
 def _behind(found: list[Cache], level: int, core: _Cpus) -> _Cpus:
-    """CPUs behind a core's cache of a level; the core's own where it has none."""
+    """Return the CPUs behind a core's cache of a level; only the core's if it has none."""
     return next((cache.cpus for cache in found if cache.level == level), core)
 
 
@@ -172,7 +172,7 @@ def _siblings(root: Path, cpu: int) -> _Cpus:
 
 
 def _sockets(root: Path, cores: frozenset[_Cpus], gaps: dict[str, str]) -> dict[int, int]:
-    """Socket of each CPU, one number where the system does not tell."""
+    """Return the socket of each CPU, the same number if the system does not report it."""
     packages = {}
     for core in cores:
         package = text(_cpu(root, min(core)) / "topology/physical_package_id")

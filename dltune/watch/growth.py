@@ -1,4 +1,4 @@
-"""Whether memory grows throughout, or an allocator still fills."""
+"""A test that tells steady growth of memory from an allocator that still fills."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dltune.job.launch import Job
 from dltune.schemas.observation import Observation
 from dltune.system.proc import process
 
-# looks at memory, of which the first few may still fill what a job needs once
+# least samples of memory, and the share of first samples skipped while a job allocates its base
 LEAST_SIZES, FILLING = 3, 0.3
 # what grows steadily: its slopes are at most so many times each other's, and so large a share of
 # looks, a ninth of the watch or so many seconds apart, sees more than the one before
 ALIKE, THROUGHOUT, APART = 3.0, 0.75, 2.0
-# seconds of another look, and from one to the next within it
+# seconds of a second measurement, and between its samples
 AGAIN, PAUSE = 20.0, 0.25
 
 

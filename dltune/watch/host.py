@@ -1,4 +1,4 @@
-"""What goes on beside a job: other processes, the hypervisor, its control groups, memory."""
+"""Activity outside a job: other processes, the hypervisor, its control groups, memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED, MOST_NAMED = 0.05, 3
 
 
 class HostWatch:
-    """Counts now, against those when this was begun."""
+    """A watch that compares counts at its end with counts at its beginning."""
 
     def __init__(self, pid: int) -> None:
         """`pid`: a process of the job, in whose control groups it runs."""
@@ -42,8 +42,8 @@ class HostWatch:
         self._limits = cgroups.limits(pid=pid)
 
     def _used(self, pid: int, now: Stat, *, children: bool = False) -> float:
-        """CPU seconds of a process since the watch began; `children`: and of those of its children
-        that have ended."""
+        """Return the CPU seconds of a process since the watch began; `children`: including its
+        children that have ended."""
 
         def seconds(one: Stat) -> float:
             return one.user + one.kernel + (one.children_cpu if children else 0.0)
@@ -53,8 +53,8 @@ class HostWatch:
         return seconds(now) - began
 
     def figures(self, job: Collection[int], own: Collection[int], allowed: Collection[int]) -> Host:
-        """`job`: processes of the job; `own`: those that watch it; `allowed`: CPUs that the job may
-        run on."""
+        """Return the host's figures. `job`: processes of the job; `own`: those that watch it;
+        `allowed`: CPUs that the job can run on."""
         seconds = max(time.monotonic() - self._since, TICK)
         there = processes()
         used = {
@@ -65,7 +65,7 @@ class HostWatch:
         cores = {pid: max(0.0, cpu) / seconds for pid, cpu in used.items()}
         busiest = sorted(cores, key=lambda pid: -cores[pid])[:MOST_NAMED]
         could = self._survey.mask | (self._survey.cpuset or frozenset()) - _isolated()
-        # what ran on the job's CPUs, and was neither its nor ours
+        # processes on the job's CPUs that are neither the job's nor dltune's
         now = busy()
         on_its = sum(
             now[cpu] - self._busy.get(cpu, now[cpu]) for cpu in now.keys() & (allowed or now)
@@ -78,7 +78,7 @@ class HostWatch:
         throttled = None
         now_throttled = cgroups.throttled(self._pid)
         if self._throttled is not None and now_throttled is not None:
-            # of the time that was the job's on its CPUs: idle ones do not stand still
+            # relative to the job's time on its CPUs: idle CPUs are not throttled
             stood = max(0.0, now_throttled - self._throttled)
             ran = sum(self._used(pid, now) for pid, now in there.items() if pid in job)
             throttled = stood / (stood + ran) if stood else 0.0
@@ -108,13 +108,13 @@ class HostWatch:
 
 
 def _isolated() -> frozenset[int]:
-    """CPUs that the kernel was told to give to nobody who does not ask for them (isolcpus)."""
+    """Return the CPUs that the kernel gives only to processes that ask for them (isolcpus)."""
     return cpulist.read(Path("/sys/devices/system/cpu/isolated"))
 
 
 def _sees_all() -> bool:
-    """Whether all processes of the machine can be seen: not so in a container, nor where those of
-    other users are hidden (proc's hidepid)."""
+    """Return True if all processes of the machine are visible: not in a container, and not if other
+    users' processes are hidden (proc's hidepid)."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino == _FIRST_PIDS and bool(
             text(Path("/proc/1/stat"))

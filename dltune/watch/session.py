@@ -54,7 +54,7 @@ class Observing:
         ends: bool = True,
     ) -> None:
         """`budget`: seconds from when TensorFlow is there; the job's own start is not counted.
-        `ends`: the job does when all is seen, so that its numbers may be changed at last."""
+        `ends`: the job ends after the observation, so its numbers can be changed at the end."""
         self._command = tuple(command)
         self._tell = tell
         self._wanted = max(LEAST, min(SHARE * budget, MOST))
@@ -64,9 +64,9 @@ class Observing:
         self._job: Job | None = None
         self._watch: JobWatch | None = None
         self._seen: Evidence | None = None
-        self._prepared = False  # whether the watch began before the job trained
-        self._settled = False  # whether memory grows
-        self._period: float | None = None  # of its step, at last
+        self._prepared = False  # True if the watch began before the job trained
+        self._settled = False  # True once it is settled whether memory grows
+        self._period: float | None = None  # of its step, at the end
         self._session = Session(
             machine,
             command,
@@ -89,7 +89,8 @@ class Observing:
         return self._session.greet(process)
 
     def run(self, job: Job) -> DltuneError | None:
-        """Why no step was found; None where one was. The job may still run afterwards."""
+        """Return the reason why no step was found; None if a step was found. The job can still run
+        afterwards."""
         self._job = job
         problem = None
         try:
@@ -105,7 +106,7 @@ class Observing:
         return problem
 
     def seen(self) -> Evidence:
-        """What was seen so far; the watch ends."""
+        """End the watch, and return the evidence so far."""
         if self._seen is None and self._watch is not None:
             self._end(self._watch)
         profile = self._session.profile
@@ -121,8 +122,8 @@ class Observing:
         return replace(seen, observation=observation)
 
     def _runs_at_last(self, job: Job) -> float | None:
-        """The period of the step that was measured, by itself once its ops are: by then the machine
-        may be a faster one than when it was recorded."""
+        """Return the period of the measured step, without other measurements, once its ops are
+        measured: by then the machine can be faster than when it was recorded."""
         if (measured := self._session.measured_step) is None:
             return None
         pid, graph = measured
@@ -151,7 +152,7 @@ class Observing:
         return self._left() <= 0
 
     def _left(self) -> float:
-        """Seconds of the budget."""
+        """Return the remaining seconds of the budget."""
         began = self._greeted if self._greeted is not None else self._began + LONGEST
         if self._watch is not None:
             began = min(began, self._watch.began)
@@ -161,11 +162,11 @@ class Observing:
         self._tell(Progress("checking whether memory still grows", left=left))
 
     def _watched(self) -> bool:
-        """Whether the job has been watched for long enough."""
+        """Return True if the job has been watched for long enough."""
         return self._seen is not None and not self._has_prepared()
 
     def _has_prepared(self) -> bool:
-        """Whether it was watched, and trains only now."""
+        """Return True if it was watched before it trained, and trains now."""
         return self._prepared and self._session.trained is not None
 
     def _look_on(self, progress: Progress) -> None:
@@ -208,11 +209,11 @@ class Observing:
         return now - self._began < self._patience()
 
     def _patience(self) -> float:
-        """Seconds for which a job may come to its first step, by the frameworks of its Pythons."""
+        """Return the most seconds until a job's first step, by the frameworks of its Pythons."""
         names = {loaded(python.pid) for python in self._session.sightings.pythons}
         return max([WITHOUT, *(framework(name).patience for name in names)])
 
 
 def _trained(record: Record) -> int:
-    """Executions of graphs that train."""
+    """Return the number of executions of graphs that train."""
     return sum(runs for graph, runs in record.runs.items() if record.trains(graph))

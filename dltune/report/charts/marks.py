@@ -1,4 +1,4 @@
-"""What pictures are made of: bars, rows with a name beside the drawing, captions and legends."""
+"""Parts of pictures: bars, rows with a name next to the drawing, captions and legends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def percent(share: float) -> str:
 
 
 def bar(share: float, style: str = "bar") -> Markup:
-    """A part of the cell's width, `share` between 0 and 1; the number beside it says it in text."""
+    """Return a bar over a share of the cell's width, `share` between 0 and 1; the number next to it
+    gives it as text."""
     width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
     return tag(
         "svg", tag("rect", width=width, height="10", rx="2"), class_=style, aria_hidden="true"
@@ -34,7 +35,7 @@ def divided(parts: Sequence[tuple[str, float]]) -> Markup:
 
 
 def legend(names: Sequence[tuple[str, str]]) -> Markup:
-    """(class of the line, the dot or the filled area, what it is)."""
+    """Return a legend of (class of the line, the dot or the filled area, its meaning)."""
     items = []
     for style, text in names:
         if style.startswith("dot"):
@@ -50,8 +51,8 @@ def legend(names: Sequence[tuple[str, str]]) -> Markup:
 def row(
     name: str, marks: Sequence[Markup], height: int, said: str = "", figure: str | None = None
 ) -> Markup:
-    """A drawing with its name, and maybe figures, as text beside it. `said`: what is seen there, to
-    those who do not see it; empty for a scale, which tells them nothing."""
+    """Return a drawing with its name, and maybe figures, as text next to it. `said`: a description
+    for readers who cannot see it; empty for a scale, which has no information for them."""
     label = {"role": "img", "aria_label": said} if said else {"aria_hidden": "true"}
     drawn = tag("svg", *marks, width="100%", height=height, class_="beside", **label)
     text = None if figure is None else tag("span", figure, class_="figure")

@@ -1,4 +1,4 @@
-"""What a worker's step receives from servers, how long each takes to come; what it sends them."""
+"""The tensors that a worker's step receives from servers, with their times, and those it sends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dltune.schemas.profile import (
 
 @dataclass(frozen=True)
 class Receive:
-    """`node`: of the step. `beside`: nodes with which it waits for the tensor without reading it;
-    they receive no bytes. `seconds`: that it travels alone; None: the profile does not tell."""
+    """A received tensor. `node`: of the step. `beside`: nodes that wait for the tensor with it,
+    without reading it; they receive no bytes. `seconds`: its travel time alone; None: unknown from
+    the profile."""
 
     node: int
     tensor: str
@@ -29,9 +30,9 @@ class Receive:
 
 
 def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
-    """Each tensor once, in the order of the nodes. `bandwidth`: bytes a second of each link instead
-    of what was measured. What workers send each other is left out, and what a server sends only
-    when something has come to it: there is no order in which they could come at once."""
+    """Return each tensor once, in the order of the nodes. `bandwidth`: bytes a second of each link
+    instead of the measured value. Tensors between workers are left out, and tensors that a server
+    sends only after it has received data: there is no order in which they could come at once."""
     found: defaultdict[str, list[Receive]] = defaultdict(list)
     for one in _receives(profile.links, step, bandwidth):
         found[one.tensor].append(one)
@@ -40,7 +41,7 @@ def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> li
 
 
 def _whole(receives: Sequence[Receive]) -> Receive:
-    """Of one tensor."""
+    """Merge the receives of one tensor."""
     whole = max(receives, key=lambda one: one.bytes)
     return replace(whole, beside=tuple(one.node for one in receives if one is not whole))
 
@@ -60,14 +61,14 @@ def _receives(links: Sequence[Link], step: Step, bandwidth: float | None) -> Ite
 
 
 def _link(links: Sequence[Link], sender: str, receiver: str) -> Link | None:
-    """That of the two; of a worker that was not measured, what its sender has to another."""
+    """Return the link of the two; for an unmeasured worker, its sender's link to another worker."""
     near = [link for link in links if link.sender == sender]
     return next((link for link in near if link.receiver == receiver), near[0] if near else None)
 
 
 def sends(step: Step) -> list[Receive]:
-    """What servers receive of a worker's step, by the nodes that send it: gradients, in the order
-    of the nodes."""
+    """Return the tensors that servers receive from a worker's step, by the nodes that send them:
+    gradients, in the order of the nodes."""
     found = []
     for number, node in enumerate(step.nodes):
         tasks = (
@@ -83,14 +84,14 @@ def sends(step: Step) -> list[Receive]:
 
 
 def spread(received: Sequence[Receive], servers: int) -> list[Receive]:
-    """As if there were so many servers."""
+    """Return the receives as if there were so many servers."""
     placed = zip(received, servers_of(received, servers), strict=True)
     return [replace(one, sender=f"{job(one.sender)}/task:{server}") for one, server in placed]
 
 
 def servers_of(tensors: Sequence[Receive], servers: int) -> list[int]:
-    """Of so many servers, that of each tensor: the one with the fewest bytes when it is placed, in
-    the order of the nodes."""
+    """Return the server of each tensor among so many servers: the server with the fewest bytes when
+    the tensor is placed, in the order of the nodes."""
     load, place = [0] * servers, dict[str, int]()
     for one in tensors:
         server = place.setdefault(one.tensor, load.index(min(load)))

@@ -38,13 +38,13 @@ from dltune.system.placement import placements
 # Ops whose serial time is below this, in seconds, stay in TensorFlow's own pool: moving an op's
 # executor thread to other cores takes about 6 us, which an op of five times that hardly notices.
 SMALL = 30e-6
-# What admitting an op and moving its thread costs, in seconds: the same 6 us.
+# Cost of admitting an op and moving its thread, in seconds: the same 6 us.
 HANDOVER = 6e-6
 # An op that more threads speed up by less than this part is taken to run on its caller alone: Eigen
-# divides only what is worth dividing. An op that was divided keeps all its threads' cores busy, for
-# a worker that has done its part looks for more work for a while before it sleeps.
+# divides only ops that are worth it. An op that was divided keeps all its threads' cores busy,
+# because a worker that has done its part searches for more work for a while before it sleeps.
 UNDIVIDED = 1.1
-# What ops lose that run side by side, each on cores of its own: a step of ResNet-50 takes 0.77 to
+# Slowdown of ops that run side by side, each on separate cores: a step of ResNet-50 takes 0.77 to
 # 0.78 CPU seconds with one op after the other on one thread, 0.81 to 0.86 with two side by side.
 # (The paper's two convolutions on half of a Xeon Phi each lose 17 and 25 %, Table III.)
 CROWDING = 1.07
@@ -54,7 +54,7 @@ CROWDING = 1.07
 class Outcome:
     """Simulated round of the steps: one execution of each, one after the other.
 
-    `seconds` includes what lies between executions; `corunning` is the mean number of ops in
+    `seconds` includes the time between executions; `corunning` is the mean number of ops in
     flight over the events of all steps (Fig. 4).
     """
 
@@ -65,17 +65,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the strategies plan for.
+    """The input of the strategies.
 
     `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve
     but a fixed time, in which it holds no core (it waits, for data or for another op); a tensor
-    from another task has an op of its own, which takes as long as it took to come.
+    from another task has a separate op, which takes as long as the tensor took to come.
     `between`: seconds of a round in which no op runs. `overhead`: seconds the executor adds to
     each op; `scale`: the factor by which all ops are slower in the job than one by one, which is in
     the curves already (`calibration` finds both). `spinning`: even an op that gains nothing from
     its threads keeps all their cores busy, as under OpenMP. `oversubscription` and `crowding` as in
     `engine.CoreSet`. `held`: by op index the threads of an op whose count must stay as it is.
-    `model` is what the curves come from, with its error bars; None where they were carried to
+    `model` is the source of the curves, with its error bars; None where they were carried to
     another machine. `varying`: the spread of steps most of whose ops have other shapes each time,
     so that no order for an op is met again; None of others. `remarks`: sentences on what all this
     rests on.
@@ -186,8 +186,8 @@ class Workload:
         )
 
     def apart(self, nodes: Collection[str]) -> Workload:
-        """With an op of its own, which has the node's identity for its key, for each of these
-        (`opkey.of_node`); what the graphs do not have is left out."""
+        """Return the workload with a separate op for each of these nodes, whose key is the node's
+        identity (`opkey.of_node`); nodes missing in the graphs are left out."""
         if not nodes:
             return self
         places = {
@@ -214,7 +214,7 @@ class Workload:
         )
 
     def busy(self, index: int, choice: Candidate) -> int:
-        """How many cores that op keeps busy when it runs so."""
+        """Return the number of cores that this op keeps busy with this choice."""
         divided = self.spinning or self.serial(index) > UNDIVIDED * choice.seconds
         return min(choice.threads, self.cores) if divided else 1
 
@@ -308,8 +308,8 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
 
 
 def _with_the_rest(profile: Profile, curves: Sequence[Curve | None]) -> list[Curve | None]:
-    """Ops that were not met in each case take of the steps that were, all alike, what the others
-    leave. As they are where that is not known."""
+    """Return the curves; ops that were not met in each case share the curve of the rest of the
+    steps. Unchanged if the rest is not known."""
     totals: dict[Case, float] = defaultdict(float)
     for step in profile.steps:
         for tried in step.tried:

@@ -1,4 +1,4 @@
-"""May py-spy look into a job that runs beside it?"""
+"""Check that py-spy can inspect a job on the same machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAP_SYS_PTRACE = 19
 
 
 def py_spy(root: Path = Path("/")) -> Check:
-    """py-spy's presence, then what it needs: reading another process's memory (ptrace access).
+    """Check that py-spy is present, then that it can read another process's memory (ptrace access).
 
     `root`: where `proc` is found.
     """
@@ -47,9 +47,9 @@ def py_spy(root: Path = Path("/")) -> Check:
 
 
 def usable(*, invited: bool = False, root: Path = Path("/")) -> tuple[str | None, str]:
-    """The command, None where it may not look; and what there is and what to do, in words.
-    `invited`: the process has named dltune as one that may look (prctl's PR_SET_PTRACER), which
-    Yama lets it in scope 1."""
+    """Return the command, None if access is denied; and the state and the remedy, in words.
+    `invited`: the process has named dltune as its tracer (prctl's PR_SET_PTRACER), which Yama
+    accepts in scope 1."""
     check = py_spy(root)
     may = check.state == "ok" or (invited and not _filtered() and _scope(root) == 1)
     remedy = f" ({check.remedy})" if check.remedy else ""
@@ -57,7 +57,7 @@ def usable(*, invited: bool = False, root: Path = Path("/")) -> tuple[str | None
 
 
 def executable() -> str | None:
-    """The py-spy beside this Python, or the one on the PATH."""
+    """Return the py-spy next to this Python, or py-spy on the PATH."""
     beside = Path(sys.executable).parent / "py-spy"
     return str(beside) if beside.is_file() else shutil.which("py-spy")
 
@@ -79,7 +79,8 @@ class _Vector(ctypes.Structure):
 
 
 def _filtered() -> str | None:
-    """Why process_vm_readv fails even on this process, which every kernel allows by itself."""
+    """Return the reason why process_vm_readv fails even on this process, which every kernel allows
+    by itself."""
     source, target = ctypes.create_string_buffer(b"x", 1), ctypes.create_string_buffer(1)
     local = _Vector(ctypes.addressof(target), 1)
     remote = _Vector(ctypes.addressof(source), 1)

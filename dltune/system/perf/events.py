@@ -7,12 +7,12 @@
     r003c                                       raw, of the CPU's own unit
     sched:sched_switch                          tracepoint
 
-What an event counts of the kernel, unless `:u` (user space alone) or `:uk` (both) follows its name:
+Kernel events are counted as follows, unless `:u` (user space alone) or `:uk` (both) is appended:
 
 - hardware, cache and raw events of the CPU: user space alone, so that figures mean the same at
   every privilege;
-- page faults: the kernel's own too (a system call that touches a new page) where this process may
-  count them, else user space's alone;
+- page faults: the kernel's own too (a system call that touches a new page) if this process is
+  permitted to count them, else user space's alone;
 - context switches, migrations and tracepoints: the kernel, where alone they happen; they need the
   privilege for it;
 - clocks make no difference.
@@ -99,8 +99,8 @@ _ATTACHED = (".scale", ".unit", ".per-pkg", ".snapshot")  # files that describe 
 class Event:
     """One event as perf_event_open takes it: plain integers, of 32 bits (`type`) and 64 bits.
 
-    `exclude_kernel` leaves out what happens in the kernel and in a hypervisor. `name` is what
-    people read; events may be equal but for it.
+    `exclude_kernel` leaves out counts in the kernel and in a hypervisor. `name` is for people;
+    events that differ only in it are the same to the kernel.
     """
 
     name: str
@@ -112,12 +112,12 @@ class Event:
 
     @property
     def software(self) -> bool:
-        """Counted by the kernel, and so without one of the CPU's few counters."""
+        """True if the kernel counts it, without any of the CPU's few counters."""
         return self.type in (syscall.TYPE_SOFTWARE, syscall.TYPE_TRACEPOINT)
 
 
 def parse(text: str, root: Path = Path("/")) -> Event:
-    """The event of that name; `root`: where `sys` is found.
+    """Return the event of that name; `root`: where `sys` is found.
 
     Raises UsageError, with the nearest names, when there is no such event, unit or field, and when
     tracepoints cannot be read. Whether the CPU can count the event shows when it is opened.
@@ -196,7 +196,7 @@ def _of_unit(wanted: str, name: str, terms: str, root: Path) -> Event:
         if field == "name" and value:
             label = value
         elif value is None and field in _names(unit / "events"):
-            # what stands beside a named event fills in or overrides its terms
+            # terms next to a named event fill in or override its terms
             settings = {**_named(unit, field), **settings}
         else:
             settings[field] = value or "1"

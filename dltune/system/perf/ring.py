@@ -26,7 +26,7 @@ from dltune.system.perf.opening import Opened, open_event
 from dltune.system.proc.entry import text
 from dltune.system.proc.threads import threads
 
-# what each sample holds: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
+# contents of each sample: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
 # for it, the kernel samples every single software event
 SAMPLED = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7
 
@@ -44,8 +44,8 @@ _SET_OUTPUT = 0x2405  # ioctl
 class Sample:
     """One overflow of the counter.
 
-    `ip`: where the thread was; `address`: what it touched, for page faults and memory events, else
-    0. `time`: seconds of CLOCK_MONOTONIC. `period`: the events that this sample stands for.
+    `ip`: the thread's position; `address`: accessed by it, for page faults and memory events, else
+    0. `time`: seconds of CLOCK_MONOTONIC. `period`: the events that this sample represents.
     """
 
     ip: int
@@ -84,7 +84,7 @@ Record = Sample | Lost | Throttled | Other
 
 
 def decode(data: bytes, period: int = 1) -> Record:
-    """One record, header and all, of an event sampled with `period`.
+    """Decode one record, header and all, of an event sampled with `period`.
 
     Raises DltuneError when it is shorter than its type needs."""
     kind, _, _ = HEADER.unpack_from(data)
@@ -129,9 +129,9 @@ def records(ring: memoryview, tail: int, head: int) -> Iterator[bytes]:
 
 
 class Memory:
-    """What the kernel shares of a descriptor's ring: its first page and `pages` of data.
+    """The shared memory of a descriptor's ring: its first page and `pages` of data.
 
-    Raises OSError when so much may not be locked.
+    Raises OSError when locking that much memory is not permitted.
     """
 
     def __init__(self, handle: int, pages: int) -> None:
@@ -150,7 +150,7 @@ class Memory:
             tail = self._positions[_TAIL]
         try:
             return list(records(self._data, tail, head))
-        finally:  # what is damaged is told once
+        finally:  # damage is reported once
             with self._lock:
                 self._positions[_TAIL] = head
 
@@ -164,8 +164,9 @@ class Ring(Opened):
     """Samples of one event in one thread, or of one CPU; opened and not yet sampling.
 
     `period`: a sample each so many events, or so many nanoseconds of a clock. `tid`: the thread, 0
-    for the calling one; -1 with a `cpu` for all that runs there. `inherit`: sample also what the
-    thread starts from now on; the kernel then wants a ring for each CPU, which `follow` opens.
+    for the calling thread; -1 with a `cpu` for everything on that CPU. `inherit`: sample also the
+    children that the thread starts from now on; the kernel then requires a ring for each CPU, which
+    `follow` opens.
     `pages`: of the ring's data, a power of two.
 
     Raises UsageError when the event cannot be opened or its memory not be locked.
@@ -215,12 +216,12 @@ class Ring(Opened):
             fcntl.ioctl(handle, DISABLE, 0)
 
     def drain(self) -> list[Record]:
-        """What has come since the last call, in the ring's order; makes room for more."""
+        """Return the records since the last call, in the ring's order; makes room for more."""
         return [decode(data, self._period) for data in self._memory.drain()]
 
     def counted(self) -> int:
-        """Events until now, sampled or not. The kernel tells of a loss with the next record that
-        fits, so losses at the end show only here."""
+        """Return the number of events until now, sampled or not. The kernel reports a loss with the
+        next record that fits, so losses at the end show only here."""
         return sum(int.from_bytes(os.read(handle, 8), sys.byteorder) for handle in self._handles)
 
     def close(self) -> None:

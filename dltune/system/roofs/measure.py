@@ -1,7 +1,7 @@
 """Measure the roofs: every case in turn, again and again, the most of each.
 
-Turns are short and those of a case are spread over all of the time, so that what else the machine
-does, and what a hypervisor does beside it, can spoil many turns of each case and yet not all.
+Turns are short, and the turns of a case are spread over all of the time. Other work of the machine
+or its hypervisor can then spoil many turns of each case, but not all.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from dltune.system.roofs.kernels import Kernel
 from dltune.system.roofs.levels import Level, levels, room
 from dltune.system.roofs.roofs_binding import Memory, Refused, peak
 
-# of a turn, about: long enough for threads that begin some microseconds apart, short enough to lie
-# between two visits of other work
+# about the seconds of a turn: long enough for threads that begin some microseconds apart, short
+# enough to fit between two interruptions by other work
 TURN = 0.5e-3
 LEAST_TURNS, TRIALS = 10, 3
 # a case is settled when its best turn is no accident: so many turns came so near to it
 SETTLING, NEAR = 3, 0.02
 _TRIAL = 1 << 12  # rounds of a kernel, to learn how long they take
-# of the memory that the job may use; more is left to whoever has it
+# share of the available memory; the rest is left to other processes
 MOST_MEMORY = 0.25
 
 _WAYS = ("read", "triad")
-# of so many times the work: seconds, and what was done in them
+# a function of the number of repetitions: seconds, and the work done in them
 Turn: TypeAlias = Callable[[int], tuple[float, int]]
 
 
 @dataclass
 class Case:
-    """`turn(n)` works n times and returns seconds and what was done in them. `times`: so that a
-    turn takes about TURN. `rates`: of its turns so far, a second's work each."""
+    """A case. `turn(n)` works n times and returns seconds and the work done in them. `times`: the n
+    of a turn of about TURN. `rates`: the work per second of each turn so far."""
 
     turn: Turn
     times: int = 1
     rates: list[float] = field(default_factory=list)
 
     def calibrate(self, trial: int) -> None:
-        """Raises Refused. Of some trials the shortest: other work only adds to it."""
+        """Set `times` from the shortest of some trials: other work only adds to it. Raises
+        Refused."""
         seconds = min(self.turn(trial)[0] for _ in range(TRIALS))
         self.times = max(1, round(trial * TURN / seconds))
 
@@ -93,9 +94,9 @@ class Cases:
 
 
 def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.monotonic) -> Roofs:
-    """The roofs of the cores that this process may use, in about so many seconds.
+    """Measure the roofs of the cores that this process can use, in about so many seconds.
 
-    Raises UsageError on a CPU that there are no kernels for and where no thread may be pinned, and
+    Raises UsageError on a CPU without kernels for it and if no thread can be pinned, and
     DltuneError when the kernels cannot be built.
     """
     if sentence := unknown():
@@ -180,7 +181,7 @@ def _streams(cases: Cases, memory: Memory, there: list[Level]) -> None:
 
 
 def _rounds(cases: list[Case], seconds: float, clock: Callable[[], float]) -> int:
-    """How many cases are not settled when the time is over, or no more can."""
+    """Return the number of cases not settled when the time is over, or no more can."""
     began, rounds = clock(), 0
     left = cases
     while left and (rounds < LEAST_TURNS or clock() - began < seconds):

@@ -1,7 +1,7 @@
-"""Threads that wait for storage, and what they wait in: a read call, or a page fault.
+"""Threads that wait for storage, and the cause of the wait: a read call, or a page fault.
 
-/proc/PID/task/TID/syscall tells the number and arguments of the call that a sleeping thread is in,
-and -1 for one that sleeps in a page fault. It needs the right to look into the process.
+/proc/PID/task/TID/syscall has the number and arguments of the call that a sleeping thread is in,
+and -1 for a thread that sleeps in a page fault. It needs permission to inspect the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dltune.system.proc import stat
 from dltune.system.proc.entry import read
 
 # calls that read a file, by number: which of their arguments is the size (None for those whose
-# sizes stand in a vector in the process's memory) and which the offset
+# sizes are in a vector in the process's memory) and which the offset
 _READS: dict[str, dict[int, tuple[int | None, int | None]]] = {
     "x86_64": {0: (2, None), 17: (2, 3), 19: (None, None), 295: (None, 3), 327: (None, 3)},
     "aarch64": {63: (2, None), 67: (2, 3), 65: (None, None), 69: (None, 3), 286: (None, 3)},
@@ -27,7 +27,7 @@ _LOCKS = (b"rwsem", b"mutex", b"futex", b"rt_mutex")
 class Wait:
     """A thread that waits for storage.
 
-    `descriptor`, `size` and `offset` are of its call as far as they can be told; `offset` is None
+    `descriptor`, `size` and `offset` are of its call as far as they are known; `offset` is None
     for a call that reads from the descriptor's position. All None in a page fault.
     """
 
@@ -38,9 +38,10 @@ class Wait:
 
 
 def waiting(pid: int, tid: int, may_look: bool) -> Wait | None:
-    """What the thread waits in; None when it does not wait for storage, or has ended.
+    """Return the thread's wait; None when it does not wait for storage, or has ended.
 
-    Without the right to look, a thread in uninterruptible sleep is taken to wait for storage.
+    Without permission to inspect the process, a thread in uninterruptible sleep counts as waiting
+    for storage.
     """
     state = stat.state(pid, tid)
     if state is None or state not in "DS" or (state == "S" and not may_look):
@@ -52,8 +53,8 @@ def waiting(pid: int, tid: int, may_look: bool) -> Wait | None:
 
 
 def parse(call: bytes, state: str, place: bytes) -> Wait | None:
-    """From the contents of `syscall` and `wchan`. A read call in interruptible sleep may be one of
-    a pipe or a socket: whoever asks knows what the descriptor is."""
+    """Parse the contents of `syscall` and `wchan`. A read call in interruptible sleep can be for a
+    pipe or a socket: the caller knows the kind of the descriptor."""
     fields = call.split()
     uninterruptible = state == "D"
     if not fields or fields[0] == b"running":

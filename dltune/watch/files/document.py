@@ -1,4 +1,4 @@
-"""What a watch saw, as the document tells it."""
+"""The document of a watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READING = 0.01
 
 
 def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
-    """The document of a watch, with what follows from it."""
+    """Return the document of a watch, with the conclusions from it."""
     read = data_files(watch)
     job_cpu = sum(thread.used.cpu for thread in watch.threads())
     seen = io.Watch(
@@ -50,7 +50,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
 
 
 def _process(seen: WatchedProcess) -> io.Process:
-    # a thread's number may be given again: the one seen last stands for it
+    # a thread's number can be reused: the last thread with the number represents it
     threads = {tid: thread for (tid, _), thread in seen.threads.items()}
     reads = seen.reads
     used = seen.last_stat.since(seen.first_stat)
@@ -97,7 +97,7 @@ def _thread(tid: int, seen: WatchedThread) -> io.Thread:
 def _unseen(
     watch: Watch, places: Sequence[io.Storage], files: Sequence[io.DataFile]
 ) -> Iterator[str]:
-    """What a watch could not see, and why, and what would show it: a sentence each."""
+    """Yield a sentence for each thing that a watch could not see, with the reason and a remedy."""
     hidden = [seen for seen in watch.processes.values() if not seen.may_look]
     if hidden:
         users = ", ".join(sorted({seen.owner for seen in hidden}))

@@ -1,8 +1,8 @@
 """Page faults by file and offset, from the kernel's events.
 
 Every fault of a thread is sampled with its address, in short bursts: within a burst the series is
-whole, so that one access can be told from the next, and between bursts the job is left alone. How
-many faults there are in all is known from /proc.
+whole, so that accesses can be distinguished, and between bursts the job is left alone. The total
+number of faults is known from /proc.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dltune.watch.files.data_files import Key, Mapping
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
 THREADS, PAGES = 8, 16
-# seconds of a burst: so long that the busiest thread has about ENOUGH faults in it
+# seconds of a burst: long enough for about ENOUGH faults of the busiest thread
 FIRST, SHORTEST, LONGEST = 0.05, 0.01, 0.25
 ENOUGH = 400
-# the kernel maps what is cached around a fault (fault_around_bytes): so far may a sequential
-# reader's next fault be
+# the kernel maps cached pages around a fault (fault_around_bytes): a sequential reader's next fault
+# can be this far away
 AROUND = 64 << 10
 # the largest piece of the page cache that is mapped as one
 FOLIO = 2 << 20
@@ -39,7 +39,7 @@ KEPT = 20_000
 
 @dataclass
 class Faults:
-    """Of one thread on one file, in all bursts.
+    """The faults of one thread on one file, in all bursts.
 
     `series`: the accesses of each burst in their order, (offset, bytes).
     """
@@ -63,7 +63,7 @@ class SampledThread:
 
 
 class FaultWatch:
-    """Bursts of samples. `refused` says why there can be none."""
+    """Bursts of samples. `refused`: the reason if there can be none."""
 
     def __init__(self) -> None:
         self.threads: dict[tuple[int, int], SampledThread] = {}
@@ -105,7 +105,7 @@ class FaultWatch:
         except UsageError as error:
             if tid not in threads(pid):
                 return True
-            # with some rings open it is their memory that is limited: those are enough
+            # with some rings open their memory is the limit: those are enough
             if not self._rings and not self.threads:
                 self.refused = error
             return False
@@ -116,7 +116,7 @@ class FaultWatch:
             ring.close()
 
     def end(self, mappings: dict[int, Sequence[Mapping]]) -> None:
-        """Take the samples of the burst; `mappings` of each process tell the files."""
+        """Take the samples of the burst; `mappings` of each process identify the files."""
         self.due = None
         for rings in self._rings.values():
             for ring in rings:
@@ -130,7 +130,7 @@ class FaultWatch:
                 samples = [record for record in records if isinstance(record, Sample)]
                 series += [(sample.time, major, sample.address) for sample in samples]
                 if samples and any(isinstance(record, Lost) for record in records):
-                    # a full ring drops what comes: the series is whole up to there
+                    # a full ring drops new samples: the series is whole up to there
                     whole_until = min(whole_until, samples[-1].time)
             most = max(most, len(series))
             whole = sorted(fault for fault in series if fault[0] <= whole_until)
@@ -168,11 +168,11 @@ class FaultWatch:
 
 
 def _mapped_through(pid: int, pages: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The accesses to (address, page of the file): each a page, or as long as the pages up to the
-    next one were mapped along with it.
+    """Return the accesses to (address, page of the file): each a page, or as long as the pages up
+    to the next access were mapped along with it.
 
-    A fault maps what is cached around it, and a large folio (up to `FOLIO`) as a whole: the next
-    page that faults may be far, with nothing left out between. The process's page table tells
+    A fault maps cached pages around it, and a large folio (up to `FOLIO`) as a whole: the next
+    page that faults can be far, with nothing left out between. The process's page table shows it
     (/proc/PID/pagemap, of which every 8 bytes are a page, the last bit set for one that is there).
     """
     lengths = [PAGE] * len(pages)

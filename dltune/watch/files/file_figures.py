@@ -1,4 +1,4 @@
-"""What a watch saw of each data file: bytes, faults, calls, the pattern of access."""
+"""The figures of each data file from a watch: bytes, faults, calls, the pattern of access."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dltune.watch.files.watch import FileUse, Watch, WatchedProcess
 
 Users = list[tuple[WatchedProcess, FileUse]]
 
-# pieces of a file by which its faults are counted, and how many of them are told
+# number of pieces of a file by which its faults are counted, and of reported pieces
 HOT_PIECES, HOT = 64, 8
 
 
 def data_files(watch: Watch) -> tuple[io.DataFile, ...]:
-    """Those with the most bytes first."""
+    """Return the figures of the data files, those with the most bytes first."""
     uses: dict[Key, Users] = {}
     for seen in watch.processes.values():
         for key, use in seen.files.items():
@@ -79,7 +79,7 @@ def _file(
 def _amplification(
     known: Known, users: Users, copied: int | None, direct: int | None
 ) -> float | None:
-    """Bytes from storage for each one used, both up to the last look that told of both."""
+    """Return the bytes from storage per byte used, both up to the last sample that covers both."""
     used = sum(use.touched for _, use in users if use.mapped) + (copied or 0)
     if known.beside is None or not used:
         return None
@@ -102,8 +102,8 @@ def _hot(pages: Counter[int], size: int) -> tuple[tuple[int, int], ...]:
 
 
 def _faults(watch: Watch, key: Key) -> tuple[int | None, int | None]:
-    """Major and minor faults on a file: each thread's counts of the whole time, by the share that
-    the file has of those in its bursts."""
+    """Return the major and minor faults on a file: each thread's counts of the whole time, times
+    the file's share of the faults in its bursts."""
     if not watch.faults.threads:
         return None, None
     major = minor = 0.0
@@ -121,11 +121,11 @@ def _faults(watch: Watch, key: Key) -> tuple[int | None, int | None]:
 
 
 def _copied(watch: Watch) -> dict[Key, int]:
-    """Bytes that read calls copied out of each file.
+    """Return the bytes that read calls copied out of each file.
 
-    Calls that move a descriptor's position are told by it. Those with an offset of their own are
-    what a process's count leaves, shared among the files whose calls were seen waiting by the bytes
-    that were seen; a process whose calls nobody saw is left out.
+    Calls that move a descriptor's position are counted by it. Calls with an explicit offset are the
+    rest of a process's count, shared among the files whose calls were seen waiting by the bytes
+    that were seen; a process without observed calls is left out.
     """
     found: Counter[Key] = Counter()
     for seen in watch.processes.values():
@@ -147,8 +147,8 @@ def _copied(watch: Watch) -> dict[Key, int]:
 
 
 def _direct_bytes(watch: Watch, uses: Mapping[Key, Users]) -> dict[Key, int]:
-    """Bytes read past the page cache: what processes read from storage beyond what came into the
-    cache, when there is one such file."""
+    """Return the bytes read past the page cache: the processes' reads from storage minus the bytes
+    that came into the cache, when there is one such file."""
     keys = [key for key, users in uses.items() if any(use.direct for _, use in users)]
     if len(keys) != 1:
         return {}
@@ -158,7 +158,8 @@ def _direct_bytes(watch: Watch, uses: Mapping[Key, Users]) -> dict[Key, int]:
 
 
 def _pattern(watch: Watch, key: Key, users: Users) -> io.Pattern:
-    """Of each thread by the best source that it has; the pattern with the most offsets wins."""
+    """Classify each thread by the best source that it has; the pattern with the most offsets
+    wins."""
     votes: list[tuple[io.Source, pattern.Pattern, int]] = []
     for sampled in watch.faults.threads.values():
         if key in sampled.files:

@@ -172,7 +172,7 @@ class Watch:
 
     @property
     def looks(self) -> int:
-        """Of all kinds so far."""
+        """The number of samples of all kinds so far."""
         return sum(pace.looks for pace in self._paces)
 
     def threads(self) -> Iterator[WatchedThread]:
@@ -266,7 +266,7 @@ class Watch:
                 seen.threads[key] = WatchedThread(first, since, counts, now)
 
     def _choose_readers(self) -> None:
-        """The threads that slept, or faulted from storage, since the last look at all."""
+        """Return the threads that slept, or faulted from storage, since the last sample of all."""
         ranked = []
         for seen in self.processes.values():
             for key in () if seen.ended else seen.running:
@@ -287,7 +287,7 @@ class Watch:
             thread.looks += 1
             if wait is not None and self._of_storage(seen, wait):
                 thread.waits += 1
-                # a thread that had no looks for a while did not sleep: it counts from now on
+                # a thread that had no samples for a while did not sleep: it counts from now on
                 thread.waited += min(now - (thread.looked or now), 1.0)
                 if wait.cause == "call":
                     self._note_call(seen, tid, wait)
@@ -325,7 +325,7 @@ class Watch:
 
     def _look_at_files(self) -> None:
         for seen in self._open_to_look():
-            # it has ended, or may not be looked into
+            # it has ended, or cannot be inspected
             with contextlib.suppress(OSError):
                 seen.mappings = self.files.mappings(seen.pid)
                 mapped: Counter[Key] = Counter()
