@@ -5,12 +5,12 @@ Every nanosecond from one step to the next has one place, the first of these tha
     ops             a working op runs
     input           an op that waits for data runs
     communication   an op that waits for another process runs, or a sum of ranks is waited for
-    executor        an execution lies between its start and its last op's end
-    input           as long as eager ops waited for data, at most what is left
-    python          the rest; of an eager graph also what lies between its ops
+    executor        an execution is between its start and its last op's end
+    input           as long as eager ops waited for data, at most the rest
+    python          the rest; for an eager graph also the time between its ops
 
-An op posted early, such as a receive, waits beside nearly everything, so that it comes after the
-more particular reason, and both come after any work: what overlaps with work costs nothing.
+An op posted early, such as a receive, waits during nearly everything else, so it comes after the
+more particular reason. Both come after any work: waits that overlap with work cost nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dltune.job.record import NANOSECOND
 from dltune.schemas.profile import Part, PartName, is_awaited
 
 PARTS: tuple[PartName, ...] = ("ops", "executor", "input", "communication", "python")
-# what of several that go on counts
+# which of several simultaneous parts counts
 _FIRST: tuple[PartName, ...] = ("ops", "input", "communication", "executor")
 
 Kind = Literal["ops", "input", "communication", "call"]
 
-# The one table of node types; what matches nothing works. A call is as busy as its body.
+# The one table of node types; types without a match work. A call is as busy as its body.
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "input",
@@ -52,12 +52,12 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("call", re.compile(r"^(Stateful)?PartitionedCall|^(Stateless)?(If|While|Case)$|^For$")),
 )
 
-# absolute nanoseconds, the end left out; what goes on then ("executor": an execution)
+# absolute nanoseconds, the end left out; the part then ("executor": an execution)
 _Interval = tuple[int, int, PartName]
 
 
 def kind(node_type: str) -> Kind:
-    """What an op of this type does with its time."""
+    """Return how an op of this type spends its time."""
     return next((found for found, pattern in _KINDS if pattern.search(node_type)), "ops")
 
 
@@ -66,7 +66,7 @@ def parts(
     steps: Mapping[int, Sequence[messages.Execution]],
     others: Iterable[messages.Execution] = (),
 ) -> dict[int, tuple[Part, ...]]:
-    """For each step, its parts: all of `PARTS`, none below 0.
+    """Return the parts of each step: all of `PARTS`, none below 0.
 
     `steps`: the executions of each step under the job's own settings, in order. `others`:
     executions of other graphs; a graph that only runs within calls of the steps is their body.
@@ -79,7 +79,7 @@ def parts(
     The parts add up to the *median* turn (to rounding): they are divided as in the half of the
     turns around it, so that an epoch's end or a checkpoint does not count. A turn is left out when
     its execution has no events, or when an execution that belongs in it was lost. If none remains,
-    the executions stand alone, without what comes after them; without any, there are no parts.
+    the executions alone count, without the time after them; without any, there are no parts.
     """
     ordered = sorted(
         ((step, e) for step, executions in steps.items() for e in executions),
@@ -111,7 +111,7 @@ def _end(execution: messages.Execution) -> int:
 
 
 def _typical(turns: Sequence[Counter[PartName]]) -> tuple[Part, ...]:
-    """The median turn, divided as in the half of the turns around it."""
+    """Return the median turn, divided as in the half of the turns around it."""
     if not turns:
         return ()
     ranked = sorted(turns, key=Counter.total)
@@ -122,7 +122,8 @@ def _typical(turns: Sequence[Counter[PartName]]) -> tuple[Part, ...]:
 
 
 def _lost(executions: Iterable[messages.Execution]) -> list[tuple[int, int]]:
-    """Absolute nanoseconds between which executions of a graph are missing by their numbers."""
+    """Return the absolute nanoseconds between which executions of a graph are missing by their
+    numbers."""
     numbered: dict[int, list[messages.Execution]] = defaultdict(list)
     for execution in executions:
         numbered[execution.graph].append(execution)
@@ -139,7 +140,8 @@ def _intervals(
     steps: Sequence[messages.Execution],
     others: Iterable[messages.Execution],
 ) -> list[_Interval]:
-    """What goes on: executions of the steps, and their ops; bodies' ops in place of their calls."""
+    """Return the intervals of executions of the steps, and their ops; bodies' ops in place of their
+    calls."""
     kinds = {id: [kind(node.type) for node in graph.nodes] for id, graph in graphs.items()}
     found: list[_Interval] = [
         (e.start, _end(e), "executor") for e in steps if not graphs[e.graph].eager
@@ -168,12 +170,13 @@ def _intervals(
     for start, end in calls:
         first = bisect_left(starts, start)
         if first == len(starts) or starts[first] >= end:
-            found.append((start, end, "ops"))  # no body was told: take it for busy
+            found.append((start, end, "ops"))  # no body was reported: count it as busy
     return found
 
 
 def _awaited(graph: messages.Graph, execution: messages.Execution) -> Iterator[_Interval]:
-    """Where no op of an eager step runs, since it waits for a sum of several ranks."""
+    """Yield intervals in which no op of an eager step runs, since it waits for a sum of several
+    ranks."""
     if not graph.eager:
         return
     ran = sorted(execution.events, key=lambda event: event[4])
@@ -185,8 +188,8 @@ def _awaited(graph: messages.Graph, execution: messages.Execution) -> Iterator[_
 def _within(
     calls: Iterable[tuple[int, int]], others: Iterable[messages.Execution]
 ) -> list[messages.Execution]:
-    """The executions of graphs that only ever run within one of `calls`, which graphs of an input
-    pipeline do not: they run beside the steps."""
+    """Return the executions of graphs that only ever run within one of `calls`. Graphs of an input
+    pipeline do not: they run in parallel with the steps."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(calls):
         if merged and start <= merged[-1][1]:
@@ -205,7 +208,7 @@ def _within(
 
 
 def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartName]]:
-    """Nanoseconds of each part between one of `cuts` (ascending) and the next."""
+    """Return nanoseconds of each part between one of `cuts` (ascending) and the next."""
     found: list[Counter[PartName]] = [Counter() for _ in cuts[1:]]
     if not found:
         return found

@@ -14,7 +14,7 @@ from dltune.schemas import profile as doc
 from dltune.stats.samples import relative_spread
 from dltune.system.perf.events import Event
 
-# what the kernel also accounts for by thread and process, and where
+# events that the kernel also accounts for by thread and process, and where
 _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
     "minor-faults": lambda used: used[0],
     "major-faults": lambda used: used[1],
@@ -26,10 +26,10 @@ _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What to count: `groups` of events that are counted together, each under orders of its own.
+    """Events to count: `groups` of events that are counted together, each under separate orders.
 
-    `asked` is the user's word for it, `why` a sentence on what could be counted here,
-    `fault_seconds` what a page fault costs here.
+    `asked` is the user's word for it, `why` a sentence on the events that could be counted here,
+    `fault_seconds` the cost of a page fault here.
     """
 
     asked: str
@@ -39,7 +39,7 @@ class Choice:
 
 
 class Counting:
-    """What was counted, by op key and case."""
+    """Counts by op key and case."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
@@ -49,13 +49,13 @@ class Counting:
         self._accounts: list[messages.Totals] = []
 
     def add(self, group: Sequence[Event], key: str, case: Case, counted: Sequence[float]) -> None:
-        """One run of an op: its running share, then a value for each event of the group."""
+        """Add one run of an op: its running share, then a value for each event of the group."""
         running, *values = counted
         for event, value in zip(group, values, strict=True):
             self._runs[key, case, event.name].append((running, value * _unit(event)))
 
     def counts(self, key: str, case: Case) -> tuple[doc.Count, ...]:
-        """What a run of `key` counts at `case`; empty when it was not counted there."""
+        """Return the counts of a run of `key` at `case`; empty when it was not counted there."""
         return tuple(
             doc.Count(
                 event=event.name,
@@ -70,12 +70,12 @@ class Counting:
         )
 
     def account(self, totals: messages.Totals) -> None:
-        """What the job has used until now; the first call begins the interval."""
+        """Add the job's totals until now; the first call begins the interval."""
         self._accounts.append(totals)
 
     def totals(self) -> tuple[doc.Total, ...]:
-        """Where the events of the interval happened. Empty unless all events were counted all the
-        time, and for events that the kernel does not also account for by thread."""
+        """Return where the events of the interval happened. Empty unless all events were counted
+        all the time, and for events that the kernel does not also account for by thread."""
         if len(self._accounts) < 2 or len(self.choice.groups) != 1:
             return ()
         began, ended = self._accounts[0], self._accounts[-1]
@@ -118,7 +118,7 @@ class Counting:
 
 
 def _unit(event: Event) -> float:
-    """What one count of the event is: clocks count nanoseconds and are told in seconds."""
+    """Return the unit of one count: clocks count nanoseconds and are reported in seconds."""
     return NANOSECOND if doc.is_clock(event.name) else 1.0
 
 

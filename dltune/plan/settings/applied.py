@@ -1,4 +1,4 @@
-"""What a set of choices comes to for one job: its environment, its command, its first orders."""
+"""Effects of a set of choices on one job: its environment, its command, its first orders."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dltune.schemas.machine import Machine
 from dltune.schemas.sections.settings import Choice, SettingsPlan
 from dltune.system.allocators import preloads
 
-# variables that hold a list, and what stands between its parts
+# variables that hold a list, and the separator of its parts
 _SEPARATORS = {"GLIBC_TUNABLES": ":", "TF_XLA_FLAGS": " "}
 
 
 def means_of(choices: Iterable[Choice], here: Circumstances) -> Means:
-    """All that is done for these choices, together.
+    """Return the means of all these choices together.
 
-    Raises UsageError for a setting or a value that there is not, or not here, for a setting that
-    is named twice, and for two that cannot be had together.
+    Raises UsageError for a setting or a value that does not exist, or not here, for a setting that
+    is named twice, and for two that cannot be combined.
     """
     merged = Means()
     chosen: dict[str, str] = {}
@@ -39,7 +39,7 @@ def means_of(choices: Iterable[Choice], here: Circumstances) -> Means:
 
 
 def set_by_user(setting: Setting, here: Circumstances) -> str | None:
-    """How the user has set it himself, so that it stays as it is; None when he has not."""
+    """Return the user's own setting, which stays as it is; None if there is none."""
     if told := setting.users(here):
         return told
     for value in setting.values(here) if setting.unfit(here) is None else ():
@@ -56,8 +56,8 @@ def set_by_user(setting: Setting, here: Circumstances) -> str | None:
 
 
 def as_it_is(choice: Choice, here: Circumstances, found: Mapping[str, str]) -> bool:
-    """Whether a job has this choice already, which has these variables once it has imported
-    TensorFlow: scripts set some themselves."""
+    """Return True if a job already has this choice, as its variables once it has imported
+    TensorFlow show: scripts set some themselves."""
     setting = by_name(choice.setting)
     means = setting.means(choice.value, here)
     names = means.environment
@@ -70,7 +70,7 @@ def as_it_is(choice: Choice, here: Circumstances, found: Mapping[str, str]) -> b
 
 @dataclass(frozen=True)
 class Applied:
-    """`choices` as they are applied to one job, by `means`; `left`: what is not applied, and why,
+    """`choices` as they are applied to one job, by `means`; `left`: choices not applied, and why,
     a sentence each."""
 
     choices: tuple[Choice, ...]
@@ -78,7 +78,7 @@ class Applied:
     left: tuple[str, ...] = ()
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The variables to set beside those of `base`, whose lists are kept and added to."""
+        """Return the variables to set in addition to `base`, whose lists are kept and added to."""
         chosen = dict(self.means.environment)
         for name, parts in self.means.joined.items():
             chosen[name] = _SEPARATORS[name].join([*_parts(name, base), *parts])
@@ -88,7 +88,7 @@ class Applied:
         return chosen
 
     def command(self, given: Sequence[str]) -> tuple[str, ...]:
-        """The command to start. Raises UsageError as `launcher.ranks`."""
+        """Return the command to start. Raises UsageError as `launcher.ranks`."""
         whole = launcher.filled(given, self.means.ranks)
         return (*whole[:1], *self.means.flags, *whole[1:])
 
@@ -105,11 +105,11 @@ def applied(
     partial: bool = False,
     placed: bool = False,
 ) -> Applied:
-    """The settings of a plan on a job with this command and this environment.
+    """Return the settings of a plan on a job with this command and this environment.
 
     What the user has set himself stays, unless the section overrides it. With `placed`, threads and
-    CPUs are left to what else sets them: another section of the plan, or whoever starts the job.
-    Raises UsageError as `means_of`; with `partial`, what cannot be done here is left.
+    CPUs are left to another section of the plan, or to whoever starts the job.
+    Raises UsageError as `means_of`; with `partial`, choices that cannot be applied here are left.
     """
     if section is None:
         return NOTHING
@@ -136,7 +136,7 @@ def applied(
 
 
 def variables(here: Circumstances) -> tuple[str, ...]:
-    """Names of the variables that any setting of the space may set here."""
+    """Return names of the variables that any setting of the space can set here."""
     names = {
         name
         for setting in SPACE
@@ -148,7 +148,7 @@ def variables(here: Circumstances) -> tuple[str, ...]:
 
 
 def _merged(one: Means, other: Means, choice: Choice) -> Means:
-    """Both together. Raises UsageError where they contradict each other."""
+    """Return both together. Raises UsageError if they contradict each other."""
 
     def conflict(what: str) -> UsageError:
         return UsageError(

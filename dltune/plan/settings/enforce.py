@@ -1,4 +1,4 @@
-"""The settings around the ops in one job: what its processes are told, and what they tell back."""
+"""The settings around the ops in one job: messages to its processes, and their replies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dltune.system.proc.maps import mappings
 
 
 class Settings:
-    """Tells the processes of one job what is set in them, and hears whether it is in force.
+    """Sends the settings to the processes of one job, and receives whether they are in force.
 
-    `faults` are what was found not to be in force after all, a sentence each; `steps`: how many an
-    execution of the step's graph runs at most; `environments`: variables as they were in each
-    process once it had imported TensorFlow, by pid; `acted`: the newest that each hook has told, by
+    `faults`: settings that turned out not to be in force, a sentence each; `steps`: the most steps
+    in an execution of the step's graph; `environments`: variables as they were in each
+    process once it had imported TensorFlow, by pid; `acted`: the newest message of each hook, by
     pid and setting.
     """
 
@@ -37,8 +37,8 @@ class Settings:
         watch: Sequence[str] = (),
         shares: Callable[[], Shares] | None = None,
     ) -> None:
-        """`watch`: variables that are asked for in any case. `shares`: the ranks' parts of the
-        cores, where others than these settings may decide them."""
+        """`watch`: variables that are requested in any case. `shares`: the ranks' parts of the
+        cores, where something other than these settings can decide them."""
         self.applied = applied
         self.faults: list[str] = []
         self.steps = 1
@@ -51,8 +51,8 @@ class Settings:
         self.acted: dict[tuple[int, str], messages.Setting] = {}
 
     def answer(self, python: messages.Python) -> dict[str, object]:
-        """The reply to an interpreter's start: the settings, and the plugin where it has threads to
-        set. What else is in force in the job comes before."""
+        """Return the reply to an interpreter's start: the settings, and the plugin if it has
+        threads to set. Other parts in force in the job come before."""
         means = self.applied.means
         reply: dict[str, object] = {"plugin": means.uniform is not None}
         if not self.applied.choices and not self._watch:
@@ -68,20 +68,20 @@ class Settings:
         return reply
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a plugin that is there for the settings alone."""
+        """Return the first orders of a plugin that is there for the settings alone."""
         machine, rank = self._shares().of(process.pid)
         return machine_lines(machine, self.pools(machine, rank))
 
     def pools(self, machine: Machine, rank: int | None) -> Uniform:
-        """TensorFlow's own, where they are among the settings; a rank has no more threads than its
-        part of the machine has cores."""
+        """Return TensorFlow's own pools, where they are among the settings; a rank has no more
+        threads than its part of the machine has cores."""
         uniform = self.applied.means.uniform
         assert uniform is not None
         intra = uniform.intra if rank is None else min(uniform.intra, len(machine.cores))
         return Uniform(intra, uniform.inter)
 
     def hear(self, event: Event) -> None:
-        """Raises a DltuneError when a thread setting cannot reach the job."""
+        """Raise a DltuneError when a thread setting cannot reach the job."""
         message = event.message
         self._seen.add(message)
         if isinstance(message, messages.Setting):
@@ -94,7 +94,7 @@ class Settings:
             raise why_no_step(self._seen, None)
 
     def outcome(self, exit_code: int | None) -> list[Acted]:
-        """What came of the hooks, once the job has ended; for each in the process that did most.
+        """Return the hooks' results, once the job has ended; for each in the process that did most.
 
         Raises a DltuneError when no process of the job came as far as a framework.
         """
@@ -111,7 +111,7 @@ class Settings:
         ]
 
     def _check(self, told: messages.Environment) -> None:
-        """Once a framework is imported: is what was to be set in the process before in force?"""
+        """Check, once a framework is imported, that the process's earlier settings are in force."""
         means = self.applied.means
         for name, value in means.environment.items():
             found = told.variables.get(name)
@@ -129,7 +129,7 @@ class Settings:
                 )
 
     def _fault(self, sentence: str) -> None:
-        """Once: a job may import one framework and then another."""
+        """Report once: a job can import one framework and then another."""
         if sentence not in self.faults:
             self.faults.append(sentence)
             self._say(f"not in effect: {sentence}")
@@ -182,9 +182,9 @@ class EnforcedSettings(Enforcement):
 
 
 def mapped(pid: int, library: Path) -> bool:
-    """Whether a file is mapped into a living process."""
+    """Return True if a file is mapped into a living process."""
     path = str(library.resolve())
     try:
         return any(mapping.path == path for mapping in mappings(pid))
-    except OSError:  # it has ended already, and can no longer tell
+    except OSError:  # it has ended already, and can no longer be checked
         return True

@@ -1,9 +1,9 @@
-"""What PyTorch's profiler has written, told as dltune's plugin tells of a job.
+"""Traces of PyTorch's profiler, as messages in the form of dltune's plugin.
 
-A step is what one `ProfilerStep#N` spans; where nobody called the profiler's `step()`, what lies
-between the ends of two steps of an optimizer. Its ops are those that no other op has called;
-autograd's own bookkeeping around them is none. They ran one after the other in each thread, and
-each waits for the one before: what reads whose tensors is not in the file.
+A step is the span of one `ProfilerStep#N`; if nobody called the profiler's `step()`, the time
+between the ends of two steps of an optimizer. Its ops are the ops that no other op has called;
+autograd's own bookkeeping around them is no op. They ran in sequence in each thread, and each
+waits for its predecessor: the file does not have the readers of tensors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OPTIMIZER = re.compile(r"Optimizer\.step#")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
 _MEMORY = "[memory]"
 _CPU = 0  # as the file numbers devices
-_ACCELERATED = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of what a GPU does
+_ACCELERATED = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a GPU's work
 # an op has its library's name before it; autograd's nodes and its engine have none, or its own
 _OP = re.compile(r"(?!autograd::|profiler::)\w[\w.]*::")
-# PyTorch's names of types that dltune calls otherwise
+# PyTorch's names of types that have other names in dltune
 _DTYPES = {
     "float": "float",
     "double": "double",
@@ -59,7 +59,7 @@ _NUMBERS = re.compile(rf"{_NUMBER}|\[{_NUMBER}(, {_NUMBER})*\]")
 
 
 class _Arguments(msgspec.Struct, frozen=True):
-    """Of an op, and of a change of memory."""
+    """Arguments of an op, and of a change of memory."""
 
     dims: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
     types: list[str] = msgspec.field(default_factory=list, name="Input type")
@@ -77,7 +77,7 @@ class _Op(NamedTuple):
 
 
 def told(events: Sequence[Event], source: str) -> Told:
-    """Raises UsageError, which names `source`, where no step can be told apart, or a GPU ran."""
+    """Return the trace. Raises UsageError, naming `source`, if no step is found or a GPU ran."""
     if any(one.cat in _ACCELERATED for one in events):
         raise UsageError(
             f"the ops of {source} ran on a GPU", remedy="record a trace of training on a CPU"
@@ -106,7 +106,7 @@ def told(events: Sequence[Event], source: str) -> Told:
 
 
 def _spans(events: Sequence[Event], source: str) -> list[Event]:
-    """Of the steps, in order."""
+    """Return the spans of the steps, in order."""
     marks = [one for one in events if one.ph == "X" and one.cat == _ANNOTATION]
     steps = sorted((one for one in marks if _STEP.fullmatch(one.name)), key=lambda one: one.ts)
     if len(steps) < 2:
@@ -127,7 +127,7 @@ def _spans(events: Sequence[Event], source: str) -> list[Event]:
 
 
 def _ops(events: Sequence[Event], source: str) -> dict[int | str, list[_Op]]:
-    """By thread, in order: ops that no other has called."""
+    """Return by thread, in order, the ops that no other op has called."""
     by_thread: dict[int | str, list[tuple[Event, _Arguments]]] = defaultdict(list)
     for one in events:
         if one.ph == "X" and (one.cat == CATEGORY or _LOADER.match(one.name)):
@@ -160,7 +160,7 @@ def _op(event: Event, arguments: _Arguments) -> _Op:
         elif kind == _LIST and isinstance(dims, list) and all(map(_is_shape, dims)):
             elements = sum(math.prod(shape) for shape in dims)
             attributes.append(f"tensors={len(dims)}, elements={elements}")
-        # numbers with a fraction may be others in each step, and where a view lies may be, too
+        # numbers with a fraction can differ in each step, and so can the position of a view
         elif _NUMBERS.fullmatch(text) and name not in aten.VIEWS:
             value = text.replace(", ", ",").lower()
             attributes.append(f"{names.get(place, f'argument_{place}')}={value}")
@@ -169,7 +169,8 @@ def _op(event: Event, arguments: _Arguments) -> _Op:
 
 
 def _is_shape(dims: Any) -> bool:
-    """And of a tensor that there may be: what is made of it is in proportion to its sizes."""
+    """Return True for a possible tensor's shape: results from it grow in proportion to its
+    sizes."""
     return (
         isinstance(dims, list)
         and all(isinstance(size, int) and size >= 0 for size in dims)
