@@ -215,7 +215,7 @@ def training(folder: Path, store: Store, rounds: int) -> list[dict]:
     """A residual network that reads shuffled examples from the store, seconds for its steps."""
     import lmdb
 
-    job = Path(__file__).parents[2] / "tests" / "jobs" / "lmdb_resnet.py"
+    job = Path(__file__).parents[2] / "tests" / "systems" / "lmdb" / "lmdb_resnet.py"
     beneath = folder / "reading-examples"
     if not beneath.exists():
         unfinished = folder / ".reading-examples"

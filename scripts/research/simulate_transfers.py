@@ -29,11 +29,11 @@ import numpy as np
 
 from dltune.simulate.graph.receives import Receive, servers_of
 from dltune.simulate.networks.layer import Network
+from dltune.simulate.networks.published import NETWORKS
 from dltune.simulate.networks.roofline import Device, seconds
 from dltune.simulate.networks.step import NetworkStep, inference, training
 from dltune.simulate.overlap.efficiency import Bounds
 from dltune.simulate.overlap.tictac import tac, tic
-from dltune.systems.memory.networks.published import NETWORKS
 from dltune.systems.transfers.forecast import (
     Forecast,
     Replica,

@@ -1,1 +1,1 @@
-"""Networks as the memory of a GPU sees them: cuDNN's workspaces, published figures."""
+"""Networks as the memory of a GPU sees them: cuDNN's workspaces."""

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.tensorflow
 
-JOB = Path(__file__).parents[3] / "jobs" / "lmdb_resnet.py"
+JOB = Path(__file__).parents[1] / "lmdb_resnet.py"
 RECORDS, BATCH, STEPS = 80, 16, 12  # two epochs and a half; 80 is a multiple of 16, as Keras wants
 
 

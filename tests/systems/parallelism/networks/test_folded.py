@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from regions import read
 
+from dltune.simulate.networks import published
 from dltune.simulate.networks.building import Building, Padding
-from dltune.systems.memory.networks import cudnn, published
 from dltune.systems.parallelism.networks.folded import operators, window
 from dltune.systems.parallelism.schemas.operators import Operators, check
 
@@ -140,8 +140,10 @@ def test_nothing_is_lost(name):
 
 
 def test_what_is_no_operator_here():
+    net = Building.on(227)
+    x = net.like(net.bare(0, "CONV1", 96, 11, 4, "VALID"), "RELU1", "relu")
     with pytest.raises(ValueError, match=r"'LRN1' \(lrn\) is no operator"):
-        operators(cudnn.alexnet(), "AlexNet", 1)
+        operators(net.network(net.like(x, "LRN1", "lrn")), "AlexNet", 1)
     # a sum that the next unit reads both normalised and as it is
     with pytest.raises(ValueError, match="is no operator"):
         operators(published.NETWORKS["ResNet-50 v2"].build(), "ResNet-50", 1)

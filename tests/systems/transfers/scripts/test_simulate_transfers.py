@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.systems.memory.networks.published import NETWORKS
+from dltune.simulate.networks.published import NETWORKS
 
-sys.path.append(str(Path(__file__).parents[2] / "scripts" / "research"))
+sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import simulate_transfers as script
 
 

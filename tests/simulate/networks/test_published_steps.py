@@ -8,8 +8,8 @@ import pytest
 from dltune.simulate.graph.liveness import lives, peak
 from dltune.simulate.graph.step_graph import Kind
 from dltune.simulate.graph.traversal import ancestors, topological
+from dltune.simulate.networks.published import NETWORKS
 from dltune.simulate.networks.step import inference, training
-from dltune.systems.memory.networks.published import NETWORKS
 
 
 @pytest.mark.parametrize("name", NETWORKS)

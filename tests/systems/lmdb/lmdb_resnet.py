@@ -6,9 +6,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers
-
 from arguments import parser, recording
+from keras import layers
 from small_model import step_function
 
 BATCH = 16
