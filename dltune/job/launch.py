@@ -1,7 +1,7 @@
-"""Start a command in a process group of its own, hear from its processes, end it.
+"""Start a command in a separate process group, receive its processes' messages, end it.
 
 The job is not edited: the bootstrap comes to its Python interpreters through PYTHONPATH, and finds
-dltune through the socket named in DLTUNE_SOCKET. The file `hooks` beside the socket lists the
+dltune through the socket named in DLTUNE_SOCKET. The file `hooks` next to the socket lists the
 modules that the bootstrap loads for frameworks and systems.
 """
 
@@ -36,9 +36,9 @@ from dltune.system.proc.tree import Tree
 log = logging.getLogger(__name__)
 
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "frameworks" / "bootstrap"
-# how long the processes of a job may take to end after SIGTERM before they are killed
+# time for the processes of a job to end after SIGTERM before they are killed
 GRACE_SECONDS = 10.0
-# between two looks at what descends from it meanwhile
+# between two checks of its descendants meanwhile
 LOOK_SECONDS = 0.25
 # and to be gone once they were killed
 KILLED_SECONDS = 1.0
@@ -54,7 +54,7 @@ class Process:
     def __init__(self, connection: socket.socket, hello: messages.Plugin) -> None:
         self.hello = hello
         self.pid = hello.pid
-        self.trains = False  # it has told of a graph that does
+        self.trains = False  # it has reported a graph that does
         self._connection = connection
 
     def order(self, lines: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ class Job:
     ) -> None:
         """`answer` replies to an interpreter that starts; `greet` gives a plugin its first orders.
 
-        `heard` is told each event before whoever iterates over `events`.
+        `heard` receives each event before the iteration over `events` does.
         `stdout` and `stderr` are the descriptors that become the job's own (None: inherited),
         `folder` where it starts (None: here). A `plain` job is started without the bootstrap, as if
         dltune were not there.
@@ -110,7 +110,7 @@ class Job:
         self._selector = selectors.DefaultSelector()
         self._buffers: dict[socket.socket, bytearray] = {}
         self._processes: dict[socket.socket, Process] = {}
-        self._unheeded: deque[Event] = deque()  # read, and not told to who listens
+        self._unheeded: deque[Event] = deque()  # read, and not yet yielded
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             self._listener.bind(str(self._folder / "socket"))
@@ -163,7 +163,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """The job's exit code as a shell tells it (128 + signal); None while it runs."""
+        """The job's exit code as a shell reports it (128 + signal); None while it runs."""
         code = self._child.poll()
         return code if code is None or code >= 0 else 128 - code
 
@@ -203,7 +203,7 @@ class Job:
             self._selector.register(connection, selectors.EVENT_READ)
             return
         if source not in self._buffers:
-            return  # it was let go for one that was read just before
+            return  # it was released for a process that was read just before
         try:
             data = source.recv(1 << 20)
         except OSError:
@@ -222,7 +222,7 @@ class Job:
         for line in lines:
             try:
                 message = messages.decode(line)
-            except msgspec.DecodeError:  # not one of ours: what it says is of no concern
+            except msgspec.DecodeError:  # not dltune's message: ignore its content
                 self._forget(source)
                 return
             log.debug("%s: %d bytes", type(message).__name__, len(line))
@@ -245,9 +245,9 @@ class Job:
             yield Event(told_by, message)
 
     def _is_let_go(self, hello: messages.Plugin) -> bool:
-        """Whether the process works with another framework already. A plugin that is let go does
-        nothing. One that has only been imported, or reads the data, makes room for one that comes
-        when it trains."""
+        """Return True if the process already works with another framework. A plugin that is let go
+        does nothing. A plugin that has only been imported, or reads the data, makes room for a
+        plugin that comes when the process trains."""
         for source, one in list(self._processes.items()):
             if one.pid == hello.pid and one.hello.framework != hello.framework:
                 if one.trains or framework(hello.framework).attaches_on_import:
@@ -262,14 +262,13 @@ class Job:
         source.close()
 
     def end(self) -> None:
-        """End the whole process group, and who descends from it: SIGTERM, a grace period, then
-        SIGKILL. Launchers such as torchrun, which give their workers groups of their own, end them
-        first; what is left of them is asked once the group has ended.
+        """End the whole process group, and its descendants: SIGTERM, a grace period, then
+        SIGKILL. Launchers such as torchrun, which give their workers separate groups, end them
+        first; their remaining processes are asked once the group has ended.
 
-        What a job writes while it is ended this way is as whole as its own handling of SIGTERM
-        makes it; TensorFlow's checkpoints are renamed into place when complete. A second interrupt
-        ends the grace period at once.
-        """
+        Files that a job writes while it is ended this way are as complete as its own handling of
+        SIGTERM makes them; TensorFlow's checkpoints are renamed into place when complete. A second
+        interrupt ends the grace period at once."""
         log.debug("ending the job, process group %d", self._child.pid)
         tree = self._tree()
         asked = False
@@ -317,7 +316,7 @@ class Job:
                     shutil.rmtree(path)
 
     def _tree(self) -> Tree | None:
-        """None where the job itself has ended: its pid may be another's."""
+        """Return the job's tree; None if the job has ended: its pid can be another process's."""
         if self._child.poll() is not None:
             return None
         with contextlib.suppress(UsageError):
@@ -325,7 +324,7 @@ class Job:
         return None
 
     def pass_on(self, number: int) -> None:
-        """Send the whole process group a signal, as one that dltune itself was sent."""
+        """Send the whole process group a signal, such as a signal that dltune received."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 
@@ -368,7 +367,7 @@ def require_enabled() -> None:
 
 
 def require_executable(program: str) -> None:
-    """Raises UsageError unless `program` can be started."""
+    """Raise UsageError unless `program` can be started."""
     if shutil.which(program):
         return
     if os.sep in program and Path(program).exists():

@@ -1,6 +1,6 @@
-"""Inside the job's Python: one step as PyTorch called it, with what was in memory until when.
+"""Inside the job's Python: one step as PyTorch called it, with the lifetimes of its memory.
 
-Of a script that compiles what it trains, the bytes of both passes are recorded instead.
+For a script that compiles the modules it trains, the bytes of both passes are recorded instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-# beside this file
+# next to this file
 from _dltune_torch import at_each_step
 from _dltune_torch_calls import Calls, allocated, name_of, note_hooks
 from _dltune_torch_compiled import PARTITIONERS, Ladders, runs, without_cache
@@ -27,8 +27,8 @@ from _dltune_torch_steps import (
     teller,
 )
 
-LONGEST = 20.0  # seconds of looking who still has what: of each call at all that lives
-_MOST = 16  # steps that are recorded, until one has a forward pass: optimizers may step in turn
+LONGEST = 20.0  # seconds of checking the holders of all living storages, at each call
+_MOST = 16  # steps that are recorded, until one has a forward pass: optimizers can step in turn
 _UNCOUNTED = {
     **dict.fromkeys(("live", "forward", "between", "backward", "passes"), 0),
     "graphs": [],
@@ -62,7 +62,7 @@ class _Recorded:
         self._passes: _Passes | None = None
 
     def fail(self, _: str) -> None:
-        """A profile without it tells that it has none."""
+        """End the recording. A profile without a recorded step says that it has none."""
         if self._passes:
             self._passes.end()
         if self._around:
@@ -104,7 +104,7 @@ class _Recorded:
 
 
 class _Passes:
-    """Bytes within the second step from now: of the first, gradients are from before."""
+    """Bytes within the second step from now: in the first, gradients are from before."""
 
     def __init__(self, torch: Any, allocator: Allocator) -> None:
         self._torch, self._allocator = torch, allocator
@@ -115,7 +115,7 @@ class _Passes:
 
     def _backward(self, *args: Any, **kwargs: Any) -> Any:
         self._began.append((self._allocator.peak(), self._allocator.live()))
-        with contextlib.suppress(Exception):  # else it is told that a step runs none
+        with contextlib.suppress(Exception):  # otherwise the message says that a step runs none
             self.runs = runs(args[0])
         return self._plain(*args, **kwargs)
 
@@ -123,7 +123,7 @@ class _Passes:
         self._torch.autograd._engine_run_backward = self._plain
 
     def step_ends(self) -> dict[str, Any] | None:
-        """As `schemas/compiled.py` has it, once it is known."""
+        """Return the step in the form of `schemas/compiled.py`, once it is known."""
         if not self._allocator.counts_all:
             self._allocator.count_all(self._torch)
             self._began.clear()
@@ -141,10 +141,10 @@ class _Passes:
 
 
 class _Storage:
-    """`born`: the call that gave it out, -1 for one from before. `held`, `gone`: the last call at
-    whose start somebody had it beside autograd, and anybody. `saved`: handles that autograd has.
-    `read`: whether somebody had it when autograd read it first; None: it has not. From then on who
-    has it is not known."""
+    """`born`: the call that returned it, -1 if from before. `held`, `gone`: the last call at whose
+    start somebody other than autograd had it, and anybody. `saved`: handles that autograd has.
+    `read`: whether somebody had it when autograd read it first; None: it has not. From then on
+    its holders are not known."""
 
     __slots__ = ("born", "bytes", "gone", "held", "read", "saved", "weak")
 
@@ -157,7 +157,7 @@ class _Storage:
 
 
 class _Handle:
-    """What autograd keeps in place of a tensor."""
+    """Placeholder that autograd keeps for a tensor."""
 
     __slots__ = ("number", "storage", "tensor")
 
@@ -172,8 +172,8 @@ class _Handle:
 
 
 def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int]) -> Any:
-    """A context in which the calls of its thread are recorded. `peak`: the most bytes of the
-    allocator since it was asked last, `live`: those now."""
+    """Return a context that records the calls of its thread. `peak`: the most bytes of the
+    allocator since the last call of `peak`; `live`: its bytes now."""
     calls = Calls(torch)
     count: Callable[[int], int] = torch._C._storage_Use_Count
     by_itself = _references_to_itself(torch)
@@ -185,14 +185,14 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             self.storages: list[_Storage] = []
             self.saved: list[tuple[int, int]] = []
             self.read: list[tuple[int, int]] = []
-            self._number: dict[int, int] = {}  # of what lives, by its address
+            self._number: dict[int, int] = {}  # of living storages, by address
             self._quiet = False
-            self._looked = 0.0  # seconds at what lives
+            self._looked = 0.0  # seconds of checking living storages
             self._modules = Modules(torch, self._of, lambda: len(self.calls))
             self.failed = ""
 
         def told(self, counted: bool) -> dict[str, Any]:
-            """As dltune reads it."""
+            """Return the recording in the form that dltune reads."""
             return {
                 "calls": self.calls,
                 "storages": [(one.bytes, one.born, one.held, one.gone) for one in self.storages],
@@ -241,14 +241,15 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
 
         @contextlib.contextmanager
         def _careful(self) -> Iterator[None]:
-            """What fails here is not the job's."""
+            """Keep failures here from the job."""
             try:
                 yield
             except Exception as error:
                 self.failed = repr(error)
 
         def _begin(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-            """What it is given, and writes; whether it could be given that again."""
+            """Return its inputs and written tensors, and if it could be given the same inputs
+            again."""
             self._look()
             given = list(calls.tensors([args, kwargs]))
             plain = all(map(calls.is_plain, given)) and kwargs.get("generator") is None
@@ -285,7 +286,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
             return number
 
         def _look(self) -> None:
-            """Who still has what, as the next call starts."""
+            """Check the holders of living storages, as the next call starts."""
             began, at = time.perf_counter(), len(self.calls)
             ended = []
             for address, number in self._number.items():
@@ -327,7 +328,7 @@ def recording(torch: ModuleType, peak: Callable[[], int], live: Callable[[], int
 
 
 def _references_to_itself(torch: ModuleType) -> int:
-    """That a storage has because Python has seen it."""
+    """Return the references that a storage has because Python has seen it."""
     tensor = torch.empty(1)
     weak = tensor.untyped_storage()._weak_ref()
     references: int = torch._C._storage_Use_Count(weak)

@@ -1,6 +1,6 @@
-"""Inside the job's Python: what Keras does around a training step, where the script left it open.
+"""Inside the job's Python: Keras' choices around a training step that the script left open.
 
-What a script sets itself is never changed, and what Keras saves with a model stays as it was.
+A script's own settings are never changed, and Keras saves the same data with a model as before.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _BATCH_METHODS = tuple(
 
 
 def jit_compile(report: Report) -> Hooks:
-    """Value: "on". XLA compiles the step of models whose `compile` left it to Keras, which says no
-    on a CPU."""
+    """Value: "on". XLA compiles the step of models whose `compile` left it to Keras, which
+    declines on a CPU."""
     yield _TRAINER, lambda trainer: _compile_steps(trainer, report)
 
 
@@ -56,13 +56,13 @@ def _compile_steps(trainer: ModuleType, report: Report) -> None:
 
 
 def steps_per_execution(report: Report) -> Hooks:
-    """Value: how many at most. `fit` runs so many steps in one execution of TensorFlow's, where
-    `compile` left their number open and no callback is called for each batch; fewer where a number
-    of steps that the script tells is no multiple of it, since Keras would go on to the next, and
-    where an epoch would hardly have executions of so many."""
+    """Value: the most steps. `fit` runs so many steps in one execution of TensorFlow's, where
+    `compile` left their number open and no callback is called for each batch; fewer if the
+    script sets a number of steps that is no multiple of it, since Keras would go on to the next,
+    and if an epoch would have hardly any executions of so many."""
     report.did = f"fit runs up to {report.value} steps per execution in {{count}} models"
     most = int(report.value)
-    # the models that left it open, and what each has now
+    # the models that left it open, with their present number
     given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
     seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -76,7 +76,7 @@ def steps_per_execution(report: Report) -> Hooks:
             given[model] = 1
 
     def prepare(model: Any, arguments: dict[str, Any], limits: tuple[str, ...]) -> None:
-        """Before `fit` and the like: how many at a time; the functions are traced for it."""
+        """Before `fit` and the like: set the steps at a time; the functions are traced for it."""
         if model not in given or model.steps_per_execution != given[model]:
             return
         whole = math.gcd(*(n for name in limits if isinstance(n := arguments.get(name), Integral)))
@@ -85,7 +85,7 @@ def steps_per_execution(report: Report) -> Hooks:
         if (why := _each_batch(arguments)) is not None:
             wanted = 1
         elif not fits and whole % given[model] == 0:
-            wanted = given[model]  # another would have the training step traced again
+            wanted = given[model]  # another number would have the training step traced again
         else:
             wanted = next(
                 n for n in range(most, 0, -1) if whole % n == 0 and _fill(batches or whole, n)
@@ -135,12 +135,12 @@ def _prepared(
 
 
 def _fill(batches: int, steps: int) -> bool:
-    """Whether most executions of an epoch run so many steps; 0 batches: not known."""
+    """Return True if most executions of an epoch run so many steps; 0 batches: not known."""
     return batches % steps == 0 or batches // steps >= 2
 
 
 def _batches(asked: dict[str, Any]) -> int | None:
-    """Of an epoch of `fit`; None where the data do not tell."""
+    """Return the batches of an epoch of `fit`; None if the data do not show it."""
     data: Any = asked.get("x")
     while isinstance(data, (list, tuple, dict)) and data:
         data = next(iter(data.values() if isinstance(data, dict) else data))
@@ -154,7 +154,8 @@ def _batches(asked: dict[str, Any]) -> int | None:
 
 
 def _each_batch(asked: dict[str, Any]) -> str | None:
-    """Why a callback of this call would see a difference if several steps were run at a time."""
+    """Return why a callback of this call would see a difference if several steps were run at a
+    time."""
     callbacks = asked.get("callbacks") or []
     callbacks = getattr(callbacks, "callbacks", callbacks)
     for callback in callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]:
@@ -164,7 +165,7 @@ def _each_batch(asked: dict[str, Any]) -> str | None:
 
 
 def _wants_batches(callback: Any) -> bool:
-    """Whether what a callback does depends on being called for every batch."""
+    """Return True if a callback's effect depends on being called for every batch."""
     cls = type(callback)
     if cls.__module__.startswith("keras.src.callbacks."):
         if cls.__name__ in ("ProgbarLogger", "History"):
@@ -216,7 +217,7 @@ def precision(report: Report) -> Hooks:
 def _after_compile(
     trainer: ModuleType, act: Callable[[Any, dict[str, Any]], None], report: Report
 ) -> None:
-    """Call `act` with a model that was compiled, and what the script asked for."""
+    """Call `act` with a model that was compiled, and the script's arguments."""
     cls = trainer.Trainer
     plain = cls.compile
     backend = trainer.backend.backend()
@@ -235,13 +236,13 @@ def _after_compile(
 def _asked(
     plain: Callable[..., Any], model: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by name, those left out not among them."""
+    """Return the arguments of a call by name, without omitted arguments."""
     return dict(inspect.signature(plain).bind(model, *arguments, **options).arguments)
 
 
 @contextlib.contextmanager
 def _told(report: Report, model: Any) -> Iterator[None]:
-    """What goes wrong here is told, and the job goes on as its script says."""
+    """Report errors here, and let the job go on as its script says."""
     try:
         yield
     except Exception as error:
