@@ -1,4 +1,4 @@
-"""Put together the profile document from what a process told and the climb measured."""
+"""Put together the profile document from a process's messages and the climb."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dltune.schemas.roofs import Roofs
 from dltune.schemas.sections.settings import SettingsPlan
 from dltune.stats.samples import relative_spread, summary
 
-# Python's share of a step's wall time from which on it is worth a look
+# Python's share of a step's wall time from which on it is worth sampling
 PYTHON_SHARE = 0.02
 
 
@@ -43,8 +43,8 @@ class Own:
 
     @classmethod
     def of(cls, record: Record, targets: Sequence[int], warm_up: int) -> Own:
-        """From all that `record` holds now; the first `warm_up` executions of each are left out,
-        as far as others are left."""
+        """Make it from all that `record` holds now; the first `warm_up` executions of each are left
+        out, as far as others are left."""
         executions: dict[int, list[messages.Execution]] = {}
         walls: dict[int, list[float]] = {}
         seconds: dict[str, list[float]] = defaultdict(list)
@@ -69,7 +69,7 @@ class Own:
         return max(statistics.median(walls) for walls in self.walls.values())
 
     def heaviest(self, share: float) -> list[str]:
-        """The fewest keys that make up `share` of all op time."""
+        """Return the fewest keys that make up `share` of all op time."""
         totals = sorted(((sum(s), key) for key, s in self.seconds.items()), reverse=True)
         wanted = share * sum(total for total, _ in totals)
         before = accumulate((total for total, _ in totals), initial=0.0)
@@ -96,10 +96,10 @@ def assemble(
     calls: Calls | None = None,
     compiled: Compiled | None = None,
 ) -> doc.Profile:
-    """The profile document. `peers`: other processes, each with the one graph that it runs in a
-    step. `answers`: what tasks send each other only when something has come to them. `lacks`:
-    instructions that the framework was compiled without. `calls`: a step's, of PyTorch;
-    `compiled`: one's of a script that compiles it."""
+    """Return the profile document. `peers`: other processes, each with the one graph that it runs
+    in a step. `answers`: messages that tasks send each other only when something has come to them.
+    `lacks`: instructions that the framework was compiled without. `calls`: calls of a PyTorch step;
+    `compiled`: a step of a script that compiles it."""
     times: dict[str, list[doc.OpTime]] = defaultdict(list)
     for key, (threads, placement), samples in climb.samples():
         times[key].append(
@@ -128,7 +128,7 @@ def assemble(
         (graph,) = theirs.targets
         total = sum(map(op_seconds, theirs.executions[graph]))
         others.append(_step(other, theirs, graph, total, index, Counter(), (), answers))
-    # the measured process' last, so that it is the one that tells
+    # the measured process last, so that its values prevail
     seconds, keys = {}, {}
     for one, its in (*peers, (record, own)):
         seconds.update(its.seconds)
@@ -201,7 +201,7 @@ def _step(
     told = record.graphs[graph]
     bytes_of = {k.key: record.output_bytes.get(k.id, 0) for k in record.keys.values()}
     executions = own.executions[graph]
-    # the execution whose span is the median one stands for all
+    # the execution with the median span represents all
     sampled = sorted(executions, key=span)[len(executions) // 2]
     keys: dict[int, Counter[str]] = defaultdict(Counter)
     for execution in executions:
