@@ -1,4 +1,4 @@
-"""What the CPU is and can do, as the kernel names it."""
+"""The model and features of the CPU, as the kernel names them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dltune.system.proc.entry import text
 
 
 def first(root: Path = Path("/")) -> dict[str, str]:
-    """What /proc/cpuinfo tells of the first CPU; empty where it tells none."""
+    """Return the first CPU's entries in /proc/cpuinfo; empty if there are none."""
     cpu, _, _ = text(root / "proc/cpuinfo").partition("\n\n")
     pairs = (line.partition(":") for line in cpu.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
@@ -17,6 +17,6 @@ def first(root: Path = Path("/")) -> dict[str, str]:
 
 @functools.lru_cache
 def flags() -> frozenset[str]:
-    """What the first CPU can do; empty where the kernel tells nothing."""
+    """Return the first CPU's features; empty if the kernel does not report them."""
     cpu = first()
     return frozenset((cpu.get("flags") or cpu.get("Features", "")).split())

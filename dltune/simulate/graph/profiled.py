@@ -28,9 +28,9 @@ _KINDS = {
 
 
 def graph(step: Step) -> StepGraph:
-    """Where a profile does not tell a node's outputs apart (its first schema never did, nor any of
-    a node that did not run), the node has one tensor, of all that it gives out. What a kernel takes
-    while it runs is a tensor that nothing reads, behind its others."""
+    """Return the graph of a step. If a profile does not distinguish a node's outputs (its first
+    schema never did, nor does any for a node that did not run), the node has one tensor for all its
+    outputs. A kernel's temporary memory is a tensor that nothing reads, behind its others."""
     nodes = step.nodes
     tensors = _Tensors.of(nodes)
     return StepGraph(
@@ -45,7 +45,7 @@ def graph(step: Step) -> StepGraph:
 
 
 def acyclic(step: Step) -> StepGraph:
-    """The same. Raises UsageError when nodes wait for each other."""
+    """Return the same graph. Raises UsageError when nodes wait for each other."""
     made = graph(step)
     if waiting := cyclic(made):
         names = ", ".join(made.names[node] for node in waiting[:3])
@@ -59,7 +59,7 @@ def acyclic(step: Step) -> StepGraph:
 
 @dataclass(frozen=True)
 class _Tensors:
-    """`first`: the number of each node's first tensor, and of all."""
+    """The tensors. `first`: the number of each node's first tensor, and the total number."""
 
     nodes: Sequence[Node]
     first: Sequence[int]
@@ -110,7 +110,7 @@ class _Tensors:
         return found.output_bytes if slot == 0 and not found.outputs else 0
 
     def _alias(self, node: int, slot: int) -> int:
-        """The tensor whose memory this one is, as far as the node tells."""
+        """Return the tensor whose memory this tensor shares, as far as the node shows it."""
         found = self.nodes[node]
         given: int | None = None
         if self._scratch(node, slot):
@@ -124,7 +124,7 @@ class _Tensors:
         return self.first[node] + slot if given is None else self.read(node)[given]
 
     def _kind(self, node: int) -> Kind:
-        """Of a node's tensors that are nobody else's."""
+        """Return the kind of a node's tensors that are not aliases."""
         found = self.nodes[node]
         if kind := _KINDS.get(_family(found)):
             return kind
@@ -138,7 +138,7 @@ def _family(node: Node) -> str:
 
 
 def _owners(alias: Sequence[int]) -> list[int]:
-    """By tensor, the one whose memory it is in the end; of aliases in a circle, one of them."""
+    """Return by tensor the final owner of its memory; for aliases in a circle, one of them."""
     found: dict[int, int] = {}
     for start in range(len(alias)):
         path: dict[int, None] = {}

@@ -1,5 +1,5 @@
-"""May this process open performance counters? Asked of the kernel, by opening one of each kind; and
-what its refusals of perf_event_open mean, each in one sentence with its remedy."""
+"""Check that this process can open performance counters, by opening one of each kind, and explain
+the kernel's refusals of perf_event_open, each in one sentence with its remedy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dltune.system.perf import syscall
 from dltune.system.perf.events import HARDWARE, SOFTWARE
 from dltune.system.proc.entry import text
 
-# the highest levels of kernel.perf_event_paranoid at which a user without privilege may count in
-# its own user space, and what the kernel does for it, and a whole CPU
+# the highest levels of kernel.perf_event_paranoid at which an unprivileged user is permitted to
+# count in its own user space, in the kernel's work for it, and on a whole CPU
 USER_LEVEL, KERNEL_LEVEL, CPU_LEVEL = 2, 1, 0
 
 NO_SUCH = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO)
@@ -24,7 +24,7 @@ NO_SUCH = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO)
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a counter cannot be used, in one sentence, and what would change that."""
+    """The reason why a counter cannot be used, in one sentence, and the remedy."""
 
     reason: str
     remedy: str
@@ -32,7 +32,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class PerfEvents:
-    """What can be counted in this process's own user space.
+    """The counters available in this process's own user space.
 
     `hardware` and `software`: None when such a counter can be opened and counts.
     `paranoid`: the level of kernel.perf_event_paranoid; None when the kernel has no perf events.
@@ -44,7 +44,7 @@ class PerfEvents:
 
 
 def available(root: Path = Path("/")) -> PerfEvents:
-    """Opens, and closes, one hardware and one software counter; `root`: where `proc` is found."""
+    """Open and close one hardware and one software counter; `root`: where `proc` is found."""
     paranoid = paranoid_level(root)
     return PerfEvents(
         hardware=_probe(syscall.TYPE_HARDWARE, HARDWARE["instructions"], paranoid),
@@ -87,9 +87,9 @@ def paranoid_level(root: Path = Path("/")) -> int | None:
 
 
 def refusal(code: int, paranoid: int | None, level: int = USER_LEVEL) -> Refused:
-    """What an errno of perf_event_open means at that paranoid level.
+    """Explain an errno of perf_event_open at that paranoid level.
 
-    `level`: the highest at which users may count what was asked for.
+    `level`: the highest level that permits users the requested counter.
     """
     if code in (errno.EACCES, errno.EPERM):
         # at a level between these two, EPERM is a filter's: the kernel itself answers EACCES

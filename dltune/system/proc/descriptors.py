@@ -12,7 +12,7 @@ from dltune.system.proc.entry import read
 
 
 class Descriptor(NamedTuple):
-    """`place`: a path to the file itself, whatever its own now shows."""
+    """A descriptor. `place`: a path to the file itself, whatever the file's path now refers to."""
 
     number: int
     place: str
@@ -20,15 +20,15 @@ class Descriptor(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Of a descriptor: bytes from the file's start, and its flags as open(2) takes them."""
+    """A descriptor's position in bytes from the file's start, and its flags as in open(2)."""
 
     at: int
     flags: int
 
 
 def plain_files(pid: int) -> Iterator[Descriptor]:
-    """Those that a process has open to read. Raises OSError when it has ended or may not be looked
-    into."""
+    """Yield the plain files that a process has open to read. Raises OSError when it has ended or
+    cannot be inspected."""
     with os.scandir(f"/proc/{pid}/fd") as entries:
         numbers = [int(entry.name) for entry in entries]
     for number in numbers:
@@ -41,14 +41,14 @@ def plain_files(pid: int) -> Iterator[Descriptor]:
 
 
 def target(pid: int, number: int) -> str | None:
-    """What a descriptor shows: the path of a file, which may end with " (deleted)", else such as
-    "socket:[123]"; None when it is closed or may not be seen."""
+    """Return a descriptor's target: the path of a file, which can end with " (deleted)", else text
+    such as "socket:[123]"; None when it is closed or access is denied."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - as above
     return None
 
 
 def position(pid: int, number: int) -> Position | None:
-    """None when the descriptor is closed or may not be seen."""
+    """Return the position; None when the descriptor is closed or access is denied."""
     told = (read(f"/proc/{pid}/fdinfo/{number}") or b"").split()
     return Position(int(told[1]), int(told[3], 8)) if told else None

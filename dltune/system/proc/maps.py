@@ -1,4 +1,4 @@
-"""The files that a process has mapped, and what of them is in its page table: /proc/PID/maps and
+"""The files that a process has mapped, and their parts in its page table: /proc/PID/maps and
 /proc/PID/smaps."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Mapping(NamedTuple):
     """Addresses `start` to `end` show the file from byte `offset` on.
 
     `path` is of the process's own root, without " (deleted)". `device` and `inode` are as stat(2)
-    tells them, but for file systems that make up devices of their own (btrfs, overlayfs).
+    reports them, except for file systems that make up device numbers (btrfs, overlayfs).
     """
 
     start: int
@@ -30,8 +30,8 @@ class Mapping(NamedTuple):
 
 
 class Resident(NamedTuple):
-    """Of the mapping at address `start`, which shows its file from `offset` on: bytes that are
-    there, and what madvise was told: "random", "sequential" or "normal"."""
+    """The mapping at address `start`, which shows its file from `offset` on: its resident bytes,
+    and the advice passed to madvise: "random", "sequential" or "normal"."""
 
     start: int
     offset: int
@@ -40,13 +40,13 @@ class Resident(NamedTuple):
 
 
 def mappings(pid: int) -> list[Mapping]:
-    """In the order of their addresses. Raises OSError when the process has ended or may not be
-    seen."""
+    """Return the mappings in the order of their addresses. Raises OSError when the process has
+    ended or access is denied."""
     return parse(Path(f"/proc/{pid}/maps").read_bytes())
 
 
 def parse(data: bytes) -> list[Mapping]:
-    """The lines that show files."""
+    """Parse the lines that show files."""
     return [
         Mapping(
             int(start, 16),
@@ -62,8 +62,9 @@ def parse(data: bytes) -> list[Mapping]:
 
 
 def resident(pid: int) -> list[Resident]:
-    """Of every mapped file. The kernel walks the page table for it, which takes a tenth of a second
-    for ten GiB. Raises OSError when the process has ended or may not be seen."""
+    """Return the resident part of every mapped file. The kernel walks the page table for it, which
+    takes a tenth of a second for ten GiB. Raises OSError when the process has ended or access is
+    denied."""
     return list(_parse_resident(Path(f"/proc/{pid}/smaps").read_bytes()))
 
 
@@ -83,7 +84,7 @@ def _parse_resident(data: bytes) -> Iterator[Resident]:
             yield Resident(int(header[1], 16), int(header[4], 16), there, advice)
 
 
-# a file has several mappings, and a process's files lie on few devices
+# a file has several mappings, and a process's files are on few devices
 
 
 @functools.lru_cache(maxsize=64)

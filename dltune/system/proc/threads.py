@@ -1,4 +1,4 @@
-"""The threads of a process, and what each has had since it began."""
+"""The threads of a process, and the counts of each thread since it began."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _STATUS = re.compile(
 
 
 class Counts(NamedTuple):
-    """Of a thread. `cpu` in seconds; `queued`: seconds ready while another thread had its CPU, None
-    where the kernel keeps no scheduler statistics. `voluntary` and `involuntary` context switches.
-    `cpus`: those that it may run on, as a list of the kernel's ("0-3,8")."""
+    """A thread's counts. `cpu` in seconds; `queued`: seconds ready while another thread had its
+    CPU, None if the kernel keeps no scheduler statistics. `voluntary` and `involuntary` context
+    switches. `cpus`: its allowed CPUs, as a list of the kernel's ("0-3,8")."""
 
     stat: Stat
     cpu: float
@@ -47,11 +47,11 @@ class Counts(NamedTuple):
 
 
 def threads(pid: int) -> set[int]:
-    """The threads of a process; none when it has ended.
+    """Return the threads of a process; none when it has ended.
 
-    The kernel goes from thread to thread: a list that meets one as it ends goes on by its place,
-    and leaves out the next, which lives. Its count of threads tells; what one list lacks, another
-    has, together with what has ended since.
+    The kernel goes from thread to thread: a list that meets a thread as it ends goes on by its
+    place, and leaves out the next thread, which lives. The kernel's count of threads shows this.
+    Threads missing in one list are in another, together with threads that have ended since.
     """
     folder = f"/proc/{pid}/task"
     listed: set[int] = set()
@@ -69,8 +69,8 @@ def threads(pid: int) -> set[int]:
 
 
 def counts(pid: int, tid: int, last: Counts | None = None) -> Counts | None:
-    """A thread's counts; None when it has ended. `last`: what they were, if they are known: one
-    that has not run since is not read again."""
+    """Return a thread's counts; None when it has ended. `last`: its previous counts, if known: a
+    thread that has not run since is not read again."""
     folder = f"/proc/{pid}/task/{tid}"
     scheduled = (read(f"{folder}/schedstat") or b"").split()
     cpu = int(scheduled[0]) / 1e9 if scheduled else None
@@ -95,6 +95,6 @@ def switches(pid: int, tid: int) -> tuple[int, int, str] | None:
 
 
 def name(pid: int, tid: int) -> str | None:
-    """The kernel's name of a thread, of 15 bytes at most; None when it has ended."""
+    """Return the kernel's name of a thread, at most 15 bytes; None when it has ended."""
     data = read(f"/proc/{pid}/task/{tid}/comm")
     return data.decode(errors="replace").rstrip("\n") if data else None
