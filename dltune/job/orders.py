@@ -1,7 +1,7 @@
-"""The language in which dltune tells the plugin what to do (read by native/core/orders.cc).
+"""The language in which dltune sends orders to the plugin (read by native/core/orders.cc).
 
-Fields of a line are separated by tabs; keys and signatures, which may hold any text, have theirs
-behind backslashes. A set of orders stands between `begin` and `end` and is
+Fields of a line are separated by tabs; keys and signatures, which can hold any text, escape their
+tabs with backslashes. A set of orders is between `begin` and `end` and is
 obeyed as a whole, from the start of a graph's next execution.
 """
 
@@ -23,7 +23,7 @@ RECORD_EVERY = 16
 
 
 def machine_lines(machine: Machine, pools: Uniform | None = None) -> list[str]:
-    """The cores, once, before anything else, and what TensorFlow's own pools get."""
+    """Return lines of the cores, once, before anything else, and of TensorFlow's own pools."""
     lines = [
         f"core\t{core.tile}\t{','.join(map(str, core.cpus))}" for core in _with_dense_tiles(machine)
     ]
@@ -34,7 +34,7 @@ def machine_lines(machine: Machine, pools: Uniform | None = None) -> list[str]:
 
 
 def encoded(lines: Iterable[str]) -> bytes:
-    """Lines as they are sent: the plugin tells a byte of a key as the character of its number."""
+    """Lines as they are sent: the plugin sends a byte of a key as the character of its number."""
     return "".join(f"{line}\n" for line in lines).encode("latin-1", errors="replace")
 
 
@@ -54,7 +54,7 @@ def grant_line(count: int) -> str:
 
 
 def sampled_lines(targets: Sequence[str]) -> list[str]:
-    """Of the executions of these graphs, record one in RECORD_EVERY op by op."""
+    """Record one in RECORD_EVERY executions of these graphs op by op."""
     plain, recorded = 1, 2
     turns = [plain] * (RECORD_EVERY - 1)
     turns.insert(RECORD_EVERY // 2, recorded)
@@ -65,11 +65,11 @@ def sampled_lines(targets: Sequence[str]) -> list[str]:
     ]
 
 
-# when its dltune vanishes the job runs as ever again, instead of under its last orders
+# when its dltune vanishes the job runs as before, instead of under its last orders
 DETACH = "detach\t1"
 # ask for the totals so far
 REPORT = "report"
-# ask for what the process and its threads have used
+# ask for the use by the process and its threads
 TOTALS = "totals"
 
 
@@ -124,7 +124,7 @@ class Orders:
 
 
 def escaped(text: str) -> str:
-    """As a field that holds any text."""
+    """Escape any text as a field."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 

@@ -1,8 +1,8 @@
-"""Inside the job's Python: who prepares the batches of PyTorch's DataLoaders, and how far ahead.
+"""Inside the job's Python: workers of PyTorch's DataLoaders, and the batches they prepare ahead.
 
-A worker has random numbers, counters and places in open files of its own, so that a dataset that
-needs one of them stays in the process that trains. This is seen in a child of it, before a loader's
-first batch: the child prepares that batch twice, as a worker would, and tells what it met.
+A worker has separate random numbers, counters and positions in open files, so a dataset that needs
+any of them stays in the process that trains. A child of that process tests this before a loader's
+first batch: the child prepares that batch twice, as a worker would, and reports the result.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from _dltune_report import Hooks, Report
 
 _MODULE = "torch.utils.data"
-_PATIENCE = 10.0  # seconds that the first batch may take
-_REACH = 200_000  # objects of a dataset that are looked through
-_AHEAD = 2  # batches that a worker prepares ahead where a script does not tell it
+_PATIENCE = 10.0  # time limit of the first batch, in seconds
+_REACH = 200_000  # objects of a dataset that are searched
+_AHEAD = 2  # batches that a worker prepares ahead if a script does not set it
 _SHARED = "/dev/shm"
-# whose open files are not for a process and its children alike
+# modules whose open files a process and its children cannot share
 _FILES = frozenset({"h5py", "lmdb", "netCDF4", "sqlite3", "tables"})
 
 
 def input_workers(report: Report) -> Hooks:
-    """Value: how many prepare the batches of a loader that the script gave none."""
+    """Value: number of workers for a loader to which the script gave none."""
     count = int(report.value)
     did = f"set {count} workers in each of {{count}} DataLoaders"
 
@@ -68,7 +68,7 @@ def input_workers(report: Report) -> Hooks:
 
 
 def input_prefetch(report: Report) -> Hooks:
-    """Value: how many batches each worker prepares ahead."""
+    """Value: number of batches that each worker prepares ahead."""
     if not report.value.isdecimal():
         return
     ahead = int(report.value)
@@ -88,7 +88,7 @@ def input_prefetch(report: Report) -> Hooks:
 
 
 class _Left(Exception):
-    """Why a loader is left as it is."""
+    """Reason why a loader is left as it is."""
 
 
 # PyTorch's iterators
@@ -147,7 +147,7 @@ def _change_loaders(
             try:
                 with _changed(view, changes), starting, _changed(data.dataloader, within):
                     return plain(view)
-            except Exception as error:  # no process or thread more may be had
+            except Exception as error:  # no more processes or threads are available
                 put_back()
                 known[own] = {}
                 report.left("the rest of a DataLoader", f"{type(error).__name__}: {error}")
@@ -162,7 +162,7 @@ def _change_loaders(
 
 
 class _View:
-    """A loader with some attributes of its own."""
+    """A loader with some attributes replaced."""
 
     def __init__(self, loader: Any, values: dict[str, Any]) -> None:
         self.__dict__.update(values, loader=loader)
@@ -172,7 +172,7 @@ class _View:
 
 
 def _random_state(loader: Any) -> Callable[[], None]:
-    """Puts back what the beginning of an iterator draws from."""
+    """Return a function to restore the generators that an iterator's start draws from."""
     torch = sys.modules["torch"]
     state = torch.get_rng_state()
     own = loader.generator.get_state() if loader.generator is not None else None
@@ -186,7 +186,7 @@ def _random_state(loader: Any) -> Callable[[], None]:
 
 
 def _started_later(base: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
-    """Iterators whose workers are started for the first batch, as a script may change its dataset
+    """Iterators whose workers are started for the first batch, as a script can change its dataset
     until then. A sampler is asked, and a seed is drawn, where the iterator is made, and once."""
 
     class Iter(base):  # type: ignore[misc]
@@ -198,7 +198,7 @@ def _started_later(base: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
             super().__init__(loader)
             values = {"_index_sampler": self._sampler_iter, "generator": generator}
             self._start: Callable[[], Any] | None = lambda: start(_View(loader, values))
-            self._batches: Any = None  # those of workers
+            self._batches: Any = None  # the workers' batches
 
         def _next_data(self) -> Any:
             if self._start is not None:
@@ -213,7 +213,7 @@ def _started_later(base: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
 
 
 def _generator(loader: Any) -> Any:
-    """One that draws what the loader's will draw next."""
+    """Return a generator that draws the numbers that the loader's will draw next."""
     torch, own = sys.modules["torch"], loader.generator
     with suppress(Exception):  # of another device
         other = torch.Generator()
@@ -222,8 +222,8 @@ def _generator(loader: Any) -> Any:
 
 
 def _asks_later(base: Any) -> Any:
-    """Iterators over workers' batches that ask the sampler for nothing while they are made: where
-    that raises, it is the script's to hear.
+    """Iterators over workers' batches that ask the sampler for nothing while they are made: an
+    error from it must reach the script.
 
     Batches are copied out of shared memory: each tensor in there keeps a file open.
     """
@@ -246,7 +246,7 @@ def _asks_later(base: Any) -> Any:
                 for _ in range(self._prefetch_factor * self._num_workers):
                     self._try_put_index()
             batch = super()._next_data()
-            if not self._pin_memory:  # what pins them has copied them
+            if not self._pin_memory:  # pinning has copied them
                 with suppress(Exception):
                     batch = copy.deepcopy(batch)
             return batch
@@ -265,12 +265,12 @@ def _changed(loader: Any, values: dict[str, Any]) -> Iterator[None]:
             setattr(loader, name, value)
         yield
     finally:
-        for name in reversed(before):  # a context may be told where there are workers
+        for name in reversed(before):  # a context can be set only with workers
             setattr(loader, name, before[name])
 
 
 def _try_first_batch(loader: Any, workers: int, ahead: int, *, drawing: bool = False) -> None:
-    """Raises _Left where workers cannot prepare a loader's batches as this process would.
+    """Raise _Left if workers cannot prepare a loader's batches as this process would.
 
     `drawing`: random numbers are drawn in workers in any case.
     """
@@ -324,7 +324,7 @@ def _open(one: object) -> bool:
 
 
 def _places() -> dict[int, int]:
-    """Where this process is in each open file that is only read, by the file's number."""
+    """Return this process's position in each open read-only file, by the file's number."""
     found = {}
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError, KeyError, ValueError):
@@ -338,7 +338,7 @@ def _places() -> dict[int, int]:
 
 
 def _free() -> int:
-    """Bytes of memory that processes may share."""
+    """Return the bytes of memory that processes can share."""
     try:
         there = os.statvfs(_SHARED)
     except OSError:
@@ -347,8 +347,8 @@ def _free() -> int:
 
 
 def _tried_apart(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
-    """In a child, which shares its places in open files with the job: as `_tried`, with places of
-    its own."""
+    """In a child, which shares its places in open files with the job: as `_tried`, with separate
+    places."""
     places = _places()
     try:
         for number, place in places.items():
@@ -371,7 +371,7 @@ def _tried_apart(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
 
 
 def _tried(loader: Any, drawing: bool) -> tuple[str | None, int, int]:
-    """In a child: why a worker cannot, and the first batch's tensors: their bytes, and how many."""
+    """In a child: why a worker cannot, and the first batch's tensors: bytes and number."""
     try:
         import torch
         from torch.utils.data import _DatasetKind
