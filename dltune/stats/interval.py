@@ -1,4 +1,4 @@
-"""What every interval here is told as, and what its values have to be."""
+"""The form of every interval here, and the requirements on its values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Interval:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Low and high as documents tell them: None where there is no bound."""
+        """Return low and high for documents: None where there is no bound."""
         low, high = (x if math.isfinite(x) else None for x in (self.low, self.high))
         return low, high
 
@@ -32,8 +32,8 @@ class Interval:
 def between_ranks(
     ordered: Sequence[float], rank: int | None, confidence: float, rounds: int
 ) -> Interval:
-    """From the value of that rank to the one as far from the end; without bounds where there is no
-    such rank."""
+    """Return the interval from the value of that rank to the value as far from the end; without
+    bounds if there is no such rank."""
     return Interval(
         median=statistics.median(ordered),
         low=ordered[rank - 1] if rank else -math.inf,
@@ -44,8 +44,8 @@ def between_ranks(
 
 
 def require(values: Sequence[float], confidence: float) -> None:
-    """Raises ValueError when there is no value, one is not a number, or `confidence` is not between
-    0 and 1."""
+    """Raise ValueError when there is no value, a value is not a number, or `confidence` is not
+    between 0 and 1."""
     if not values:
         raise ValueError("no rounds to judge")
     if not 0 < confidence < 1:

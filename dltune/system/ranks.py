@@ -1,5 +1,5 @@
-"""Several ranks of one job: which of them this is, of all and of those on its node, as launchers
-tell it, and its part of the node's cores."""
+"""Several ranks of one job: this process's rank among all and among those on its node, as launchers
+set it, and its part of the node's cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
 
-# what launchers tell each rank: its number among all ranks, and how many these are
+# variables that launchers set for each rank: its number among all ranks, and their count
 WORLD_VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -88,7 +88,7 @@ def local_rank(environ: Mapping[str, str]) -> Rank | None:
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
-    """Whether this process is one of several ranks, as far as its launchers agree."""
+    """Return True if this process is one of several ranks, as far as its launchers agree."""
     try:
         return world(environ).size > 1
     except UsageError:
@@ -152,9 +152,10 @@ def _borders(tiles: list[int], parts: int) -> list[int]:
 
 
 def _agreed(ranks: Sequence[Rank], environ: Mapping[str, str]) -> Rank | None:
-    """A launcher may start another (`srun -n1 mpirun -n 4`): a size of 1 gives way to a larger one,
-    and Slurm, which starts others on each node and is started by none, to any (`srun -N 2 torchrun
-    --nnodes 2`). Raises UsageError when two launchers disagree."""
+    """Return the rank on which launchers agree. A launcher can start another (`srun -n1 mpirun
+    -n 4`): a size of 1 gives way to a larger size, and Slurm, which starts others on each node and
+    is started by none, to any (`srun -N 2 torchrun --nnodes 2`). Raises UsageError when two
+    launchers disagree."""
     larger = [one for one in ranks if one.size > 1] or ranks
     larger = [one for one in larger if not one.variables[0].startswith("SLURM")] or larger
     for other in larger[1:]:

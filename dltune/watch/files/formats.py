@@ -1,4 +1,4 @@
-"""The format of a data file, from its first bytes: names lie more often."""
+"""The format of a data file, from its first bytes: names are wrong more often."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 from dltune.schemas.io import FileFormat
 
-HEAD = 512  # bytes from the front that tell
+HEAD = 512  # bytes from the front that identify the format
 
 _LMDB = struct.pack("<I", 0xBEEFC0DE)
 # what stands at an offset. The meta page's header is 16 bytes in LMDB 0.9, 24 in 1.0
@@ -24,9 +24,9 @@ _CRC_POLYNOMIAL, _CRC_DELTA = 0x82F63B78, 0xA282EAD8
 
 
 def recognise(head: bytes, name: str, size: int) -> FileFormat | None:
-    """The format of a file whose first `HEAD` bytes are `head`.
+    """Return the format of a file whose first `HEAD` bytes are `head`.
 
-    "other" for what may be data but is of no format known here; None for what is no data: programs,
+    "other" for possible data of no format known here; None for files without data: programs,
     libraries, compiled Python, archives of code.
     """
     if head.startswith((b"\x7fELF", b"#!")) or name.endswith((".pyc", ".so", ".py", ".jar")):

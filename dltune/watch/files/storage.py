@@ -1,4 +1,4 @@
-"""The file system and the device that a file lies on."""
+"""The file system and the device of a file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def device_of(number: int) -> str:
 def storage(
     path: Path, root: Path = Path("/"), *, shown: Path | None = None, pid: int | None = None
 ) -> Storage:
-    """What `path` lies on; `root`: where `proc` and `sys` are found.
+    """Return the storage of `path`; `root`: where `proc` and `sys` are found.
 
     `shown`: the file's own path as process `pid` sees it, when `path` is another way to it; a
-    container has mounts of its own. Raises OSError when `path` cannot be looked at.
+    container has separate mounts. Raises OSError when `path` cannot be inspected.
     """
     device = device_of(path.stat().st_dev)
     mount = _mount(shown or path.resolve(), device, root / f"proc/{pid or 'self'}/mountinfo")
@@ -70,7 +70,8 @@ def _block(device: str, source: str, root: Path) -> Path | None:
 
 
 def _read_ahead(device: str, block: Path | None, root: Path) -> int | None:
-    """Bytes. That of the file system itself (its backing device info), else of the block device."""
+    """Return the read-ahead in bytes, of the file system itself (its backing device info), else of
+    the block device."""
     places = [root / "sys/class/bdi" / device / "read_ahead_kb"]
     if block is not None:
         places.append(block / "queue/read_ahead_kb")
