@@ -1,4 +1,4 @@
-"""A step with all its timelines: what the page, and Perfetto, draw. Beside the measured one stand
+"""A step with all its timelines, as drawn on the page and in Perfetto: the measured execution, and
 executions simulated from the profile, under settings."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Simulations:
-    """`calibration` ties simulated times to the measured span. `remark`: what could not be
-    simulated."""
+    """The simulations. `calibration` ties simulated times to the measured span. `remark`: the
+    reason why something could not be simulated."""
 
     found: Sequence[Simulation]
     calibration: Calibration | None

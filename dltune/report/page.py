@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, and may load and run nothing else.
+"""The page: one file that needs nothing else, and is not permitted to load or run anything else.
 
 Style and script are inline, and the page's own security policy names them by their hashes: were
 markup ever to slip in from a name, it could neither run nor fetch.
@@ -89,7 +89,7 @@ def page(context: Context) -> bytes:
 
 
 def sentences(headlines: Sequence[Headline]) -> list[str]:
-    """What was found, in three sentences: the verdict, the decision, the time, the reason."""
+    """Return the result in three sentences: the verdict, the decision, the time, the reason."""
     ordered = sorted(headlines, key=lambda one: one.rank)
     return [one.sentence for one in ordered[:SENTENCES]]
 

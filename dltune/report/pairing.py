@@ -1,4 +1,4 @@
-"""Which documents of the page belong together."""
+"""Functions that find the documents of the page that belong together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def profiles_of(plan: Plan, context: Context) -> list[Profile]:
 
 
 def bench_of(plan: Plan, context: Context) -> Bench | None:
-    """The comparison that measured the plan; else the one before settings were put into it."""
+    """Return the comparison that measured the plan, else the plan before settings were added."""
     benches = context.of(Bench)
     digests = _digests(plan) if benches else ()
     return next((bench for d in digests for bench in benches if bench.plan == d), None)
@@ -38,6 +38,7 @@ def plan_behind(bench: Bench, context: Context) -> Plan | None:
 
 
 def _digests(plan: Plan) -> tuple[str, ...]:
-    """Of the plan, and of what it was before `dltune tune --into`, in the first schema too."""
+    """Return the digests of the plan, and of its state before `dltune tune --into`, in the first
+    schema too."""
     before = with_sections(plan, settings=None)
     return files.digest(plan), files.digest(before), files.digest_of(first(before))

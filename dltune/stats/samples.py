@@ -1,4 +1,4 @@
-"""What a sample of times comes to."""
+"""Summaries of a sample of times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def relative_spread(samples: Sequence[float]) -> float:
 
 
 def summary(values: Sequence[float]) -> Samples:
-    """What documents keep of times in seconds. Raises ValueError without any."""
+    """Return the summary of times in seconds for documents. Raises ValueError without any."""
     return Samples(
         samples=len(values),
         min=min(values),
