@@ -48,8 +48,8 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Simulations:
-    """The simulations. `calibration` ties simulated times to the measured span. `remark`: the
-    reason why something could not be simulated."""
+    """The simulations. `calibration` ties simulated times to the measured span. `remark`: a
+    note on anything that could not be simulated."""
 
     found: Sequence[Simulation]
     calibration: Calibration | None
