@@ -54,7 +54,8 @@ CONTROLLED = frozenset(
 )
 
 # Seconds on a core of the paper's machine per second on the core that was profiled, by family
-# (None: all others). Fitted to ResNet-50 by scripts/research/sim_knl.py --fit, profiled on an AMD EPYC.
+# (None: all others). Fitted to ResNet-50 by scripts/research/sim_knl.py --fit, profiled on an AMD
+# EPYC.
 SLOWNESS: dict[str | None, float] = {
     "Conv2D": 5.71,
     "Conv2DBackpropFilter": 5.08,
