@@ -171,8 +171,11 @@ def test_the_rest_passes_all_its_tests(deleted: tuple[Path, list[str]]) -> None:
 
 def require_passed(folder: Path, *arguments: str, timeout: float) -> None:
     """Require that tests of a copy pass, and that they are those of the copy's code."""
-    code = "import sys, dltune, pytest; print(dltune.__file__); sys.exit(pytest.main(sys.argv[1:]))"
+    code = (
+        "import sys, pytest; code = pytest.main(sys.argv[1:]); "
+        "import dltune; print(dltune.__file__); sys.exit(code)"
+    )
     options = ("-q", "-p", "no:cacheprovider")
     done = separated.python(folder, "-c", code, *options, *arguments, timeout=timeout)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert done.stdout.splitlines()[0] == str(folder / "dltune" / "__init__.py")
+    assert done.stdout.splitlines()[-1] == str(folder / "dltune" / "__init__.py")

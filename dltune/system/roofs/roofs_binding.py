@@ -42,7 +42,7 @@ def peak(name: str, cpus: Sequence[int], rounds: int) -> tuple[float, int]:
     """
     operations = c_int64()
     numbers = (c_int32 * len(cpus))(*cpus)
-    took = _load().dltune_roofs_peak(name.encode(), numbers, len(cpus), rounds, byref(operations))
+    took = load().dltune_roofs_peak(name.encode(), numbers, len(cpus), rounds, byref(operations))
     return _answered(took), operations.value
 
 
@@ -51,7 +51,7 @@ class Memory:
 
     def __init__(self, cpus: Sequence[int], bytes_: Sequence[int]) -> None:
         """Raises Refused when there is no memory for them."""
-        self._native = _load()
+        self._native = load()
         numbers = (c_int32 * len(cpus))(*cpus)
         self._memory = self._native.dltune_roofs_memory(
             numbers, len(cpus), (c_int64 * len(cpus))(*bytes_)
@@ -86,7 +86,7 @@ class Memory:
 
 
 @functools.cache
-def _load() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
     """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
     return bound(
         "roofs",

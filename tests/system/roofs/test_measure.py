@@ -87,7 +87,7 @@ def test_a_cache_that_cannot_be_written_is_told(monkeypatch):
 
 
 def test_this_machine_is_measured_once_and_kept(tmp_path, monkeypatch):
-    roofs_binding._load()  # what is built is left where it is
+    roofs_binding.load()  # what is built is left where it is
     monkeypatch.setenv("DLTUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(kept, "SECONDS", 0.0)
     machine = topology.local()
