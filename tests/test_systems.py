@@ -114,6 +114,7 @@ def commands(names: list[str]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_the_rest_imports_builds_and_refuses_what_is_missing(
     deleted: tuple[Path, list[str]],
@@ -151,6 +152,7 @@ def listed(text: str) -> set[str]:
     return set(re.findall(r"^  ([a-z][\w-]*)  +[A-Z]", text, re.M))
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 def test_the_rest_passes_its_tests(deleted: tuple[Path, list[str]]) -> None:
     folder, _ = deleted
