@@ -1,14 +1,18 @@
 """A small residual network that reads its examples from LMDB, in one of several ways."""
 
+import sys
 import time
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
-from arguments import parser, recording
 from keras import layers
-from small_model import step_function
+
+sys.path.append(str(Path(__file__).parents[2] / "jobs"))
+
+from arguments import parser, recording  # noqa: E402
+from small_model import step_function  # noqa: E402
 
 BATCH = 16
 IMAGE = (24, 24, 3)
