@@ -11,8 +11,8 @@ from keras import layers
 
 sys.path.append(str(Path(__file__).parents[2] / "jobs"))
 
-from arguments import parser, recording  # noqa: E402
-from small_model import step_function  # noqa: E402
+from arguments import parser, recording
+from small_model import step_function
 
 BATCH = 16
 IMAGE = (24, 24, 3)
