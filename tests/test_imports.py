@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,8 +40,13 @@ def part(path: str, names: list[str]) -> str | None:
     return max(found, key=len, default=None)
 
 
-def imported(source: Path) -> Iterator[str]:
+@functools.cache
+def imported(source: Path) -> list[str]:
     """What it imports of dltune, wherever in the file, without the package's own name."""
+    return list(_imported(source))
+
+
+def _imported(source: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -13,22 +13,17 @@ import owners
 import pytest
 import separated
 
+import dltune
 from dltune import extensions
 from dltune.core import EXTENSION
+from dltune.findings.registry import rules
 
 TESTS = Path(__file__).parent
+PACKAGE = Path(dltune.__file__).parent
 INSTALLED = sorted(owners.installed())
 # the five, and all of them; in a copy without a system those that are left
 DELETIONS = [*([name] for name in INSTALLED), *([INSTALLED] if len(INSTALLED) > 1 else [])]
-# a plan of tests/golden for each section
-PLANS = {
-    "io": "io-plan.json",
-    "memory": "memory-plan.json",
-    "parallelism": "lenet-plan.json",
-    "allreduce": "allreduce-gloo-plan.json",
-    "buckets": "buckets-plan.json",
-    "transfers": "transfers-plan.json",
-}
+# a document of tests/golden for each kind
 DOCUMENTS = {
     "dltune.horovod": "horovod.json.gz",
     "dltune.operators": "network.json",
@@ -37,14 +32,19 @@ DOCUMENTS = {
 }
 # fast, and near to what core asks systems for
 CHOSEN = (
-    *("tests/test_imports.py", "tests/test_messages.py"),
-    *("tests/findings", "tests/plan/test_plan.py", "tests/plan/run", "tests/plan/settings"),
-    *("tests/cli/test_main.py", "tests/cli/test_show.py", "tests/report/test_page.py"),
-    *("tests/systems/test_plan.py", "tests/systems/test_composition.py"),
-    "tests/golden/test_transcripts.py",
+    *("tests/test_imports.py", "tests/findings", "tests/golden", "tests/cli/test_show.py"),
+    *("tests/plan/test_plan.py", "tests/plan/run", "tests/plan/settings/test_space.py"),
+    *("tests/report/test_kinds.py", "tests/report/test_perfetto.py"),
+    *("tests/systems/test_*.py", "tests/systems/*/test_show.py"),
+    "tests/systems/**/test_section.py",
 )
-# of golden transcripts those that take a second or two
-SLOW = "plan_ or model or lmdb"
+# transcripts that take longest; the others have commands on documents of all systems
+SLOW = tuple(
+    f"tests/golden/test_transcripts.py::test_a_transcript_is_as_before[{name}"
+    for name in ("lmdb", "model", "plan_")
+)
+# names of systems that are words of the field, too
+WORDS = {"buckets", "horovod", "io", "lmdb", "memory", "ranks", "transfers"}
 
 
 @pytest.mark.parametrize("system", INSTALLED)
@@ -86,6 +86,25 @@ def test_no_test_of_core_needs_a_system_and_no_test_of_a_system_another() -> Non
     assert crossing == []
 
 
+def test_core_names_nothing_of_a_system() -> None:
+    rules_of_systems = (r for r in rules() if r.find.__module__.startswith("dltune.systems."))
+    names = {rule.name for rule in rules_of_systems}
+    for system in extensions.own():
+        if system.name != "core":
+            names |= {*system.commands, *system.planners, *system.documents}
+            names |= {extensions.load(setting).name for setting in system.settings}
+    naming = []
+    for source in sorted(PACKAGE.rglob("*.py")):
+        path = source.relative_to(PACKAGE)
+        # plans of the first schema have sections for fields
+        if path.parts[0] == "systems" or path == Path("schemas", "plan.py"):
+            continue
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Constant) and node.value in names - WORDS:
+                naming.append(f"{path}:{node.lineno}: {node.value!r}")
+    assert naming == []
+
+
 @pytest.fixture(params=DELETIONS, ids="+".join)
 def deleted(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
     """A copy of the tree without some systems, and their names."""
@@ -98,11 +117,10 @@ def commands(names: list[str]) -> dict[str, str]:
     sections = [section for each in owned for section in each.planners]
     found: dict[str, str] = {}
     for section in sections:
-        found[f"run --plan {PLANS[section]} -- true"] = f"planner '{section}' is not installed"
-        found[f"plan threads small.json --into {PLANS[section]}"] = (
-            f"sections.{section}: the system"
-        )
-        found[f"report {PLANS[section]} -o none.html"] = f"sections.{section}: the system"
+        plan, where = f"{section}-plan.json", f"sections.{section}: the system"
+        found[f"run --plan {plan} -- true"] = f"planner '{section}' is not installed"
+        found[f"plan threads small.json --into {plan}"] = where
+        found[f"report {plan} -o none.html"] = where
         found[f"plan {section} small.json -o none.json"] = f"'{section}' is neither a planner"
     for kind in (kind for each in owned for kind in each.documents):
         found[f"report {DOCUMENTS[kind]} -o none.html"] = "install the system or package that reads"
@@ -114,18 +132,19 @@ def commands(names: list[str]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_the_rest_imports_builds_and_refuses_what_is_missing(
     deleted: tuple[Path, list[str]],
 ) -> None:
     folder, names = deleted
     refused = commands(names)
-    shown = {
-        section: f"show {PLANS[section]}"
-        for name in names
-        for section in owners.SYSTEMS[name].planners
-    }
+    sections = [section for name in names for section in owners.SYSTEMS[name].planners]
+    documents = folder / "tests" / "golden" / "documents"
+    plan = json.loads((documents / "tf-plan.json").read_bytes())
+    for section in sections:
+        whole = {**plan, "sections": {**plan["sections"], section: {}}}
+        (documents / f"{section}-plan.json").write_text(json.dumps(whole))
+    shown = {section: f"show {section}-plan.json" for section in sections}
     wanted = ["--help", "plan --help", *refused, *shown.values()]
     done = separated.python(folder, folder / "tests" / "separated.py", *wanted, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -145,6 +164,7 @@ def test_the_rest_imports_builds_and_refuses_what_is_missing(
     for section, command in shown.items():
         told = f"skipping section '{section}' of the plan: the system or package with"
         assert told in ran[command], ran[command]
+        assert "threads: The plan is uniform 2x2" in ran[command]
 
 
 def listed(text: str) -> set[str]:
@@ -152,12 +172,13 @@ def listed(text: str) -> set[str]:
     return set(re.findall(r"^  ([a-z][\w-]*)  +[A-Z]", text, re.M))
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(1800)
 def test_the_rest_passes_its_tests(deleted: tuple[Path, list[str]]) -> None:
     folder, _ = deleted
+    files = [str(path.relative_to(folder)) for name in CHOSEN for path in folder.glob(name)]
     alone = "not tensorflow and not jax and not proof"
-    require_passed(folder, "-m", alone, "-k", f"not ({SLOW})", *CHOSEN, timeout=1500)
+    left_out = [f"--deselect={name}" for name in SLOW]
+    require_passed(folder, "-m", alone, *left_out, *files, timeout=1500)
 
 
 @pytest.mark.proof

@@ -20,6 +20,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from owners import SYSTEMS, owner
@@ -30,7 +31,10 @@ from dltune.cli import main
 HERE = Path(__file__).parent / "golden"
 PROMPT = "$ dltune "
 # beginnings of lists that have names of all systems
-LISTS = ("threads, settings, ", "dltune.profile, dltune.plan", "dltune.bench, dltune.diagnosis")
+LISTS = (
+    *("threads, settings, ", "batch_norm or fused_optimizer or "),
+    *("dltune.profile, dltune.plan", "dltune.bench, dltune.diagnosis"),
+)
 LEFT_OUT = "left-out"  # schema of a file that a command would have written
 LONGEST = 60  # lines of an output that is kept as it is
 # numbers of schemas, the version, times of creation, digests of other documents, measured seconds
@@ -62,33 +66,55 @@ def needed(block: str, folder: Path) -> set[str]:
         return set(SYSTEMS)
     found = owner("commands", words[0])
     found |= owner("planners", words[1]) if words[0] == "plan" else set()
+    replaced = _written(block) if "--overwrite" in words else []
     for word in words:
-        found |= _of_document(folder / word)
+        if word not in replaced:
+            found |= _of_document(folder / word)
+    if words[0] in ("diagnose", "report", "show") and "--csv" not in words:
+        # a rule of this system reports the time that a step waits for other processes
+        found |= {"ranks"} if any(_communicates(folder / word) for word in words) else set()
     return found
+
+
+def _written(block: str) -> list[str]:
+    """Return the names of the files that a command wrote."""
+    names = re.findall(r"^\[(\S+): \d+ lines, ", block, re.M)
+    return [name for name in names if name not in ("stdout", "stderr")]
 
 
 def leave_out(block: str, folder: Path) -> None:
     """Write files that need the systems of a command in place of those that it wrote."""
     systems = sorted(needed(block, folder))
-    for name in re.findall(r"^\[(\S+): \d+ lines, ", block, re.M):
-        if name not in ("stdout", "stderr"):
-            (folder / name).write_text(json.dumps({"schema": LEFT_OUT, "systems": systems}))
+    for name in _written(block):
+        (folder / name).write_text(json.dumps({"schema": LEFT_OUT, "systems": systems}))
 
 
 def _of_document(path: Path) -> set[str]:
-    if not path.is_file():
-        return set()
-    try:
-        document = json.loads(_content(path))
-        kind = document["schema"].partition("/")[0]
-    except (ValueError, KeyError, TypeError):
-        return set()
-    found = owner("documents", kind)
+    """Return the systems that a document needs."""
+    document = _document(path)
+    kind = str(document.get("schema", "")).partition("/")[0]
     if kind == LEFT_OUT:
-        found |= set(document["systems"])
+        return set(document["systems"])
+    found = owner("documents", kind)
     for section in document.get("sections", ()) if kind == "dltune.plan" else ():
         found |= owner("planners", section)
     return found
+
+
+def _communicates(path: Path) -> bool:
+    document = _document(path)
+    steps = document["steps"] if str(document.get("schema")).startswith("dltune.profile/") else ()
+    parts = [part for step in steps for part in step.get("parts", ())]
+    return any(part["name"] == "communication" and part["seconds"] > 0 for part in parts)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file; nothing if it is none."""
+    with contextlib.suppress(ValueError, OSError):
+        document = json.loads(_content(path))
+        if isinstance(document, dict):
+            return document
+    return {}
 
 
 def rerun(command: str, folder: Path, outputs: Path | None = None) -> str:

@@ -36,6 +36,14 @@ TENSORFLOWS = ("2.17.1", "2.18.1", "2.19.1", "2.20.0")
 TORCHES = ("2.6.0", "2.14.1")
 # an environment each
 PROGRAMS = ROOT / ".venv-programs"
+# deletes each of dltune's systems
+SYSTEMS = "tests/test_systems.py"
+# tests that need PyTorch
+PYTORCH = (
+    *("tests/frameworks/pytorch", "tests/end_to_end/test_pytorch.py"),
+    *("tests/systems/memory/test_relief.py", "tests/systems/memory/end_to_end/test_pytorch.py"),
+    "tests/systems/ranks/buckets/test_setting.py",
+)
 # of gates, each verdict is kept at once
 LIVE = RESEARCH / "gates.jsonl"
 
@@ -67,6 +75,8 @@ class Proof:
 def proofs() -> Iterator[Proof]:
     """The shortest first."""
     for file in matrices():
+        if file == SYSTEMS:
+            continue  # each by itself, below
         name = f"matrix: {file.removeprefix('tests/').removesuffix('.py')}"
         yield Proof(name, pytest("-m", "proof", file))
     for version in TENSORFLOWS:
@@ -81,11 +91,12 @@ def proofs() -> Iterator[Proof]:
         python = ROOT / f".venv-torch{version}" / "bin" / "python"
         yield Proof(
             f"PyTorch {version}",
-            pytest("tests/frameworks/pytorch", "tests/end_to_end/test_pytorch.py"),
+            pytest(*PYTORCH),
             {"DLTUNE_TEST_TORCH_PYTHON": str(python)},
             lambda version=version, python=python: install(f"torch=={version} numpy", python),
         )
     yield Proof("kernels of Eigen", pytest("-m", "tensorflow"), {"TF_ENABLE_ONEDNN_OPTS": "0"})
+    yield from separations()
     yield Proof(
         "programs of others in PyTorch",
         [sys.executable, "scripts/bench/bench_torch_programs.py", str(PROGRAMS)],
@@ -97,6 +108,14 @@ def proofs() -> Iterator[Proof]:
         of = [*live, "--kind", kind]
         yield Proof(f"gates of {kind}, nothing beside them", [*of, "--times", "8"])
         yield Proof(f"gates of {kind} beside another process", [*of, "--times", "4", "--neighbour"])
+
+
+def separations() -> Iterator[Proof]:
+    """All tests in a copy of the tree without one system, and without any."""
+    systems = sorted(path.parent.name for path in ROOT.glob("dltune/systems/*/extension.py"))
+    for deleted in (*systems, "+".join(systems)):
+        test = f"{SYSTEMS}::test_the_rest_passes_all_its_tests[{deleted}]"
+        yield Proof(f"without {deleted}", pytest("-m", "proof", test))
 
 
 def forget_programs() -> None:

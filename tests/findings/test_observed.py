@@ -42,8 +42,6 @@ def test_one_hyperthread_of_each_core_is_all_of_the_cores():
     mixed = host(cpus=(0, 1, 2, 3, 4, 5), online=6, hyperthreads=((0, 1), (2, 3)))
     fair = process(cpus=(0, 1, 2), ranks=2, cpu=2.9)
     assert looked(Evidence(observation=observation(host=mixed, processes=(fair,)))) == ()
-    rank = process(cpus=(0, 2), ranks=1)
-    assert found(host=four, processes=(rank,)).share == 0.5
 
 
 def test_one_that_has_nothing_to_do_needs_no_more_cores():

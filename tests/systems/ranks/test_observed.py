@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from looked import looked
 from losing_steps import eager, parts, step, wrong
-from observations import observation, process
+from observations import host, observation, process
 
 from dltune.findings.evidence import Evidence
 from dltune.schemas.profile import ALLREDUCE, Collective, Samples
@@ -17,6 +17,12 @@ def test_a_rank_that_its_launcher_has_bound():
     finding = looked(Evidence(observation=bound))[0]
     assert (finding.cause, finding.share) == ("ranks-on-one-core", 0.5)
     assert "--bind-to none" in (finding.fix or "")
+
+
+def test_a_rank_bound_to_both_hyperthreads_of_a_core_has_one_core():
+    four = host(cpus=(0, 1, 2, 3), online=4, hyperthreads=((0, 2), (1, 3)))
+    bound = observation(host=four, processes=(process(cpus=(0, 2), ranks=1),))
+    assert looked(Evidence(observation=bound))[0].share == 0.5
 
 
 def test_two_ranks_of_two_cores_are_bound_as_they_should():
