@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
 from dltune import extensions
 
 
@@ -39,3 +41,6 @@ def owner(registry: str, name: str) -> set[str]:
 def installed() -> set[str]:
     """Return the systems that are installed."""
     return {extension.name for extension in extensions.own()} & set(SYSTEMS)
+
+
+NEEDS_ALL = pytest.mark.skipif(installed() != set(SYSTEMS), reason="needs all of dltune's systems")

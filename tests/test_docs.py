@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import click
 import pytest
+from owners import NEEDS_ALL
 
 from dltune.cli import cli
 from dltune.findings.registry import rules
@@ -62,6 +63,7 @@ def test_the_options_of_a_command_are_in_the_reference(words, command):
     assert [one.opts for one in options if not all(name in page for name in one.opts)] == []
 
 
+@NEEDS_ALL
 def test_findings_settings_and_events_are_in_the_reference():
     findings, settings, counted = (
         (REFERENCE / f"{name}.md").read_text() for name in ("findings", "settings", "events")
@@ -105,6 +107,7 @@ def test_schemas_are_in_the_reference():
     assert [n for n, v in newest.items() if n not in INTERNAL and f"{n}/{v}" not in pages] == []
 
 
+@NEEDS_ALL
 def test_generated_pages_are_fresh():
     """Else: python scripts/docs/generate.py"""
     done = subprocess.run(
@@ -167,6 +170,7 @@ def test_links_into_the_documentation_lead_somewhere(name):
         assert not anchor or anchor in anchors(target.read_text()), link
 
 
+@NEEDS_ALL
 @pytest.mark.parametrize("page", PLACES)
 def test_places_named_on_a_page_exist(page: str) -> None:
     names = _PATH.findall(_FENCED.sub("", (ROOT / page).read_text()))
@@ -188,6 +192,7 @@ def test_each_question_on_places_has_one_answer() -> None:
     assert [one for one in questions if len(_PATH.findall(one)) != 1] == []
 
 
+@NEEDS_ALL
 def test_every_system_has_a_readme() -> None:
     systems = [path.parent for path in PACKAGE.glob("systems/*/extension.py")]
     assert systems

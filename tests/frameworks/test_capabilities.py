@@ -113,4 +113,5 @@ def test_other_code_asks_for_capabilities() -> None:
         if OWN.isdisjoint(path.parts) and any(name in text.lower() for name in FRAMEWORKS):
             found[str(path)] = [*compared(ast.parse(text))]
     found = {path: lines for path, lines in found.items() if lines}
-    assert found.keys() == ALLOWED.keys(), found
+    # a system can be left out
+    assert found.keys() == {path for path in ALLOWED if (PACKAGE / path).exists()}, found

@@ -18,6 +18,7 @@ import pytest
 import results
 from installed import SYSTEMS
 from installed import exhibits as exhibits_of_systems
+from owners import NEEDS_ALL
 
 from dltune.plan.plan import with_sections
 from dltune.report.page import page
@@ -139,7 +140,7 @@ def test_axe_finds_nothing(
     assert found == []
 
 
-@pytest.mark.skipif(len(SYSTEMS) < 5, reason="needs all of dltune's systems")
+@NEEDS_ALL
 def test_every_section_is_opened_here_and_in_the_manual(
     browser: Any, files: dict[str, Path]
 ) -> None:
