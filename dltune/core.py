@@ -76,7 +76,7 @@ EXTENSION = Extension(
         "dltune.io": DocumentKind(
             "dltune.schemas.io:load", ("files", "strided"), "dltune.watch.files.view:view"
         ),
-        "dltune.tune": DocumentKind("dltune.schemas.tune:load", ("trials",)),
+        "dltune.tune": DocumentKind("dltune.schemas.bench:load_tune", ("trials",)),
         "dltune.gate": DocumentKind(
             "dltune.schemas.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"
         ),
@@ -87,7 +87,7 @@ EXTENSION = Extension(
         "dltune.diagnosis": DocumentKind(
             "dltune.schemas.diagnosis:load", ("findings",), "dltune.report.kinds.diagnosis:view"
         ),
-        "dltune.roofs": DocumentKind("dltune.schemas.roofs:load", ("peaks",)),
+        "dltune.roofs": DocumentKind("dltune.schemas.machine:load_roofs", ("peaks",)),
     },
     settings=(
         "dltune.plan.settings.space.training:BATCH_NORM",

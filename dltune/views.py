@@ -10,16 +10,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from dltune.base.tables import (
-    Course,
-    Drawn,
-    Key,
-    Ratios,
-    Shares,
-    Table,
-    Tiles,
-)
-from dltune.schemas.finding import Finding
+from dltune.base.formatting import Course, Drawn, Key, Ratios, Shares, Table, Tiles
+from dltune.schemas.diagnosis import Finding
 
 S = TypeVar("S", bound=msgspec.Struct)
 

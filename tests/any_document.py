@@ -9,7 +9,7 @@ from typing import Any
 import msgspec.inspect as ms
 from hypothesis import strategies as st
 
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 CHARACTERS = "ab,;\"'\r\n\t =@\\é𝄞\u202e"
 

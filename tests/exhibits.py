@@ -8,18 +8,12 @@ from statistics import median
 import msgspec
 import synthetic
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.bench.document import chosen
 from dltune.plan.plan import put
 from dltune.plan.threads.decide import choose
 from dltune.schemas import bench as bench_document
-from dltune.schemas.bench import (
-    Bench,
-    Ratio,
-    Setting,
-    Summary,
-    Turn,
-)
+from dltune.schemas.bench import Bench, Ratio, Setting, Summary, Turn
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import (
     Count,
@@ -32,17 +26,9 @@ from dltune.schemas.profile import (
     Samples,
     Total,
 )
-from dltune.schemas.sections.settings import (
-    Choice,
-    Effect,
-    Kind,
-    Measured,
-    SettingsPlan,
-    Untried,
-    Verdict,
-)
+from dltune.schemas.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried, Verdict
 from dltune.simulate.workload.calibration import calibrated
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 
 
 def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
@@ -172,7 +158,7 @@ def bench(made: Plan, there: Profile, times: dict[str, Sequence[float]]) -> Benc
         command=("python", "train.py"),
         machine=there.machine,
         framework=Framework("tensorflow", "2.21.0", "", ""),
-        plan=files.digest(made),
+        plan=documents.digest(made),
         strategy=", ".join(chosen(made)),
         reference=reference,
         rounds=max(map(len, times.values())),

@@ -8,14 +8,7 @@ import msgspec
 
 from dltune.schemas import profile as profiles
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import SCHEMA, Plan
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 
 
 def plan_for(

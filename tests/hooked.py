@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job
 
 JOBS = Path(__file__).parent / "jobs"
@@ -18,9 +18,9 @@ def told(
     *arguments: object,
     python: str = sys.executable,
     **environment: str,
-) -> dict[str, messages.Setting]:
+) -> dict[str, protocol.Setting]:
     """Run `script` to its end by `python`; the last message of each setting."""
-    last: dict[str, messages.Setting] = {}
+    last: dict[str, protocol.Setting] = {}
     job = Job(
         [python, str(script), *map(str, arguments)],
         answer=lambda _: {"plugin": False, "settings": dict(settings)},
@@ -28,7 +28,7 @@ def told(
     )
     with job:
         for event in job.events(1.0):
-            if event and isinstance(event.message, messages.Setting):
+            if event and isinstance(event.message, protocol.Setting):
                 last[event.message.setting] = event.message
     assert job.exit_code == 0
     return last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas.profile import Count, Op, OpTime
 
 
@@ -15,7 +15,7 @@ def keyed(
     count: int = 1,
 ) -> Op:
     """`seconds`: by thread count; `counts`: of each case."""
-    parts = opkey.parse(key)
+    parts = graph.parse_key(key)
     return Op(
         key=key,
         type=parts.type,

@@ -7,7 +7,7 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules, rules
 from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import by_name
-from dltune.schemas.finding import Finding, faults
+from dltune.schemas.diagnosis import Finding, finding_faults
 from dltune.system import topology
 
 
@@ -17,7 +17,7 @@ def looked(evidence: Evidence) -> tuple[Finding, ...]:
     found = apply_rules(evidence)
     for rule in rules():
         assert {finding.cause for finding in rule(evidence)} <= {rule.name}
-    assert list(faults("findings", found)) == []
+    assert list(finding_faults("findings", found)) == []
     here = Circumstances(topology.local(), ("python", "train.py"), {})
     for finding in found:
         for choice in finding.apply:

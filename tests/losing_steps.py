@@ -9,7 +9,7 @@ from synthetic import machine, node, profile
 
 from dltune.analysis.figures import analyse
 from dltune.findings.evidence import Evidence
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import Line, Part, Profile
 
 

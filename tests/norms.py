@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from synthetic import machine
 from synthetic import profile as made
 
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas.profile import Node, Op, Profile
 
 Shape = tuple[int, ...]
@@ -106,7 +106,7 @@ class Graph:
         return made(machine(2), list(self.ops.values()), {"train": nodes}, span=0.01)
 
     def _tensor(self, index: int) -> str:
-        return str(opkey.Tensor("float", self._shapes[index]))
+        return str(graph.TensorType("float", self._shapes[index]))
 
 
 def _rest(node: Node) -> tuple[int, float]:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.schemas.observation import (
-    Graphs,
-    Host,
-    Neighbour,
-    Observation,
-    Process,
-    Python,
-    Share,
-)
+from dltune.schemas.diagnosis import Graphs, Host, Neighbour, Observation, Process, Python, Share
 from dltune.schemas.profile import Line
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from native_programs import CORE, MEMORY, run
 
-from dltune.job.orders import encoded
+from dltune.job.protocol import encoded
 
 MACHINE = ["core\t0\t0", "core\t1\t1", "cores"]
 VALID = [

@@ -5,14 +5,9 @@ from __future__ import annotations
 import msgspec
 import synthetic
 
+from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
 from dltune.schemas.profile import Profile
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import (
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.settings import Choice, SettingsPlan
 
 HERE = synthetic.machine(2)
 PLAIN = synthetic.network(HERE, layers=2)

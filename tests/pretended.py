@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.orders import Orders
-from dltune.schemas.plan import SCHEMA, Plan
-from dltune.schemas.sections.threads import Threads, Uniform
+from dltune.job.protocol import Orders
+from dltune.schemas.plan import SCHEMA, Plan, Threads, Uniform
 
 
 class Clock:
@@ -47,7 +46,7 @@ class PretendedJob:
         exit_code: int = 0,
     ) -> None:
         self.pid = os.getpid()
-        self.hello = messages.Plugin(self.pid, "2.21.0", "git", "3.11")
+        self.hello = protocol.Plugin(self.pid, "2.21.0", "git", "3.11")
         self.exit_code: int | None = None
         self.granted: list[int] = []
         self.queue: deque[Event] = deque()
@@ -58,7 +57,7 @@ class PretendedJob:
         self._left = length
         self._code = exit_code
         self._number = 0
-        self._open: dict[int, messages.Execution] = {}  # executions that have not been told yet
+        self._open: dict[int, protocol.Execution] = {}  # executions that have not been told yet
         self._next = next(self._cycle)
 
     def boot(self, runner: Runner) -> PretendedJob:
@@ -66,9 +65,9 @@ class PretendedJob:
         runner.begin(self)
         self.first_orders = runner.greet(self)
         self._tell(self.hello)
-        self._tell(messages.Device(2, 1, 0, 0))
+        self._tell(protocol.Device(2, 1, 0, 0))
         for number, signature in enumerate(self._graphs):
-            self._tell(messages.Graph(number, signature, signature, "CPU:0", False, []))
+            self._tell(protocol.Graph(number, signature, signature, "CPU:0", False, []))
         self._arrive()
         return self
 
@@ -96,9 +95,9 @@ class PretendedJob:
     def _arrive(self) -> None:
         if self._next in self._open:
             self._tell(self._open.pop(self._next))
-        self._tell(messages.Waiting(self._clock.now))
+        self._tell(protocol.Waiting(self._clock.now))
 
-    def _tell(self, message: messages.Message) -> None:
+    def _tell(self, message: protocol.Message) -> None:
         self.queue.append(Event(self, message))  # type: ignore[arg-type]
 
     def events(self, tick: float) -> Iterator[Event | None]:
@@ -110,9 +109,9 @@ class PretendedJob:
             yield None
 
 
-def execution(graph: int, start: int) -> messages.Execution:
-    zeros = dict.fromkeys(messages.Execution.__struct_fields__, 0)
-    return messages.Execution(**{**zeros, "graph": graph, "start": start, "events": []})
+def execution(graph: int, start: int) -> protocol.Execution:
+    zeros = dict.fromkeys(protocol.Execution.__struct_fields__, 0)
+    return protocol.Execution(**{**zeros, "graph": graph, "start": start, "events": []})
 
 
 def plan(signatures: Sequence[str] = ("step",)) -> Plan:

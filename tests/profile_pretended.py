@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from told import execution, key, plugin
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.profile.python_lines import PythonLines
 
@@ -33,7 +33,7 @@ class Process:
         self.pid = pid
         self.heard: list[str] = []
         self._curve = curve
-        self._graphs: dict[int, messages.Graph] = {}
+        self._graphs: dict[int, protocol.Graph] = {}
         self._runs = 0
         self._now = 0
         self._orders: dict[str, list[list[str]]] = {}
@@ -50,7 +50,7 @@ class Process:
             else:
                 self._draft.setdefault(word, []).append(fields)
 
-    def show(self, graph: messages.Graph) -> Iterator[Event]:
+    def show(self, graph: protocol.Graph) -> Iterator[Event]:
         self._graphs[graph.id] = graph
         yield self._say(graph)
         for number, node in enumerate(graph.nodes):
@@ -82,7 +82,7 @@ class Process:
         if "discover" in self._orders or (target and "events" in self._orders):
             yield self._say(told)
 
-    def _say(self, message: messages.Message) -> Event:
+    def _say(self, message: protocol.Message) -> Event:
         return Event(self, message)  # type: ignore[arg-type]
 
 

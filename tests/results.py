@@ -8,8 +8,7 @@ from observations import observation, process, python
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.schemas import gate, io
-from dltune.schemas.diagnosis import Diagnosis
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Diagnosis, Finding
 
 EVIL = "<script>window.caught=1</script>\u202e"
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.schemas.roofs import (
-    MEMORY,
-    SCHEMA,
-    Bandwidth,
-    Cache,
-    Peak,
-    Roofs,
-)
+from dltune.schemas.machine import MEMORY, ROOFS_SCHEMA, Bandwidth, Cache, Peak, Roofs
 
 # float64 GFLOP/s of both cores by instructions; twice that in float32
 PEAKS = {"SSE2": 64, "AVX": 128, "AVX2 and FMA": 128, "AVX-512": 256}
@@ -34,7 +27,7 @@ def roofs(**changes: object) -> Roofs:
         for cores in (1, 2)
     ]
     whole = Roofs(
-        schema=SCHEMA,
+        schema=ROOFS_SCHEMA,
         created="2026-01-01T00:00:00+00:00",
         fingerprint="0123456789abcdef",
         cpu="A CPU",

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.plan import plan as plans
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.system import topology
 
 

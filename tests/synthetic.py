@@ -19,7 +19,7 @@ from dltune.schemas.profile import (
     Step,
 )
 from dltune.simulate.model.scaling import Law
-from dltune.system.placement import ladder, placements
+from dltune.system.topology import ladder, placements
 
 
 def machine(

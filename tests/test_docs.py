@@ -20,7 +20,7 @@ from dltune.findings.registry import rules
 from dltune.gate.config import Config, Limit
 from dltune.gate.metrics import METRICS
 from dltune.plan.settings.space import SPACE
-from dltune.system.perf import events, knl
+from dltune.system.perf import events, presets
 from dltune.system.perf.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +72,7 @@ def test_findings_settings_and_events_are_in_the_reference():
     assert [rule.name for rule in rules() if f"### {rule.name}\n" not in findings] == []
     assert [one.name for one in SPACE if f"## {one.name}\n" not in settings] == []
     names = [*events.HARDWARE, *events.CACHE, *events.SOFTWARE, *PRESETS]
-    names += [event.name for event in knl.EVENTS]
+    names += [event.name for event in presets.KNL_EVENTS]
     assert [name for name in names if f"`{name}`" not in counted] == []
 
 

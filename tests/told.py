@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.record import Record
 
@@ -12,11 +12,11 @@ MS = 1_000_000  # nanoseconds
 TRAINING = ("Conv2D", "ReadVariableOp", "Conv2DBackpropFilter", "AssignSubVariableOp")
 VALIDATION = ("Conv2D", "ReadVariableOp", "AssignAddVariableOp")
 PIPELINE = ("DecodeJpeg", "ResizeBilinear")
-PYTHON_TOLD = Event(None, messages.Python(1, ["python", "train.py"], "3.11.0", {}))
+PYTHON_TOLD = Event(None, protocol.Python(1, ["python", "train.py"], "3.11.0", {}))
 
 
-def plugin(pid: int = 1) -> messages.Plugin:
-    return messages.Plugin(pid, "2.21.0", "v2.21.0", "3.11.0")
+def plugin(pid: int = 1) -> protocol.Plugin:
+    return protocol.Plugin(pid, "2.21.0", "v2.21.0", "3.11.0")
 
 
 def graph(
@@ -26,17 +26,17 @@ def graph(
     *,
     device: str = "/device:CPU:0",
     xla: bool = False,
-) -> messages.Graph:
+) -> protocol.Graph:
     """Nodes in a chain."""
     nodes = [
-        messages.Node(f"node{i}", kind, [i - 1] if i else [], [], kind.startswith("Iterator"))
+        protocol.Node(f"node{i}", kind, [i - 1] if i else [], [], kind.startswith("Iterator"))
         for i, kind in enumerate(types)
     ]
-    return messages.Graph(id, signature or "-".join(types), "", device, xla, nodes)
+    return protocol.Graph(id, signature or "-".join(types), "", device, xla, nodes)
 
 
-def key(id: int, op: str) -> messages.Key:
-    return messages.Key(id, f"{op}(float[{id}])", op, f"float[{id}]")
+def key(id: int, op: str) -> protocol.Key:
+    return protocol.Key(id, f"{op}(float[{id}])", op, f"float[{id}]")
 
 
 def execution(
@@ -48,7 +48,7 @@ def execution(
     number: int = 0,
     version: int = 1,
     threads: int = 0,
-) -> messages.Execution:
+) -> protocol.Execution:
     """One op after the other, from `start` (ns); node i took seconds[i] and has key keys[i]."""
     events = []
     now = 0
@@ -56,11 +56,11 @@ def execution(
         end = now + round(took * 1e9)
         events.append((node, keys[node] if keys else node, threads, 0, now, end, "1"))
         now = end
-    return messages.Execution(graph, number, version, start, 0, 1000, 5000, events)
+    return protocol.Execution(graph, number, version, start, 0, 1000, 5000, events)
 
 
 def record(
-    graphs: Sequence[messages.Graph], executions: Sequence[messages.Execution] = ()
+    graphs: Sequence[protocol.Graph], executions: Sequence[protocol.Execution] = ()
 ) -> Record:
     """A record that knows the keys 0 to 19."""
     made = Record(plugin())

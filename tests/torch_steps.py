@@ -13,9 +13,9 @@ from hooked import JOBS
 from torches import TORCH_PYTHON, computes
 
 from dltune.frameworks.pytorch import RECORDING
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job
-from dltune.schemas.calls import Calls
+from dltune.schemas.pytorch_step import Calls
 
 SCRIPT = JOBS / "torch_memory.py"
 # kernels of a compiled script are then those of eager steps, so that numbers stay bit for bit
@@ -24,9 +24,9 @@ COMPILED = ("--compiled", "aot_eager_decomp_partition")
 
 def ran(
     folder: Path, adapter: Mapping[str, Any], *arguments: object, script: Path = SCRIPT
-) -> tuple[dict[str, Any], list[messages.Message]]:
+) -> tuple[dict[str, Any], list[protocol.Message]]:
     """What the job has computed, and what its adapter told."""
-    heard: list[messages.Message] = []
+    heard: list[protocol.Message] = []
     job = Job(
         [str(TORCH_PYTHON), str(script), *map(str, arguments)],
         answer=lambda _: {"adapters": [adapter]},
@@ -35,7 +35,7 @@ def ran(
     with job:
         for event in job.events(1.0):
             if event and isinstance(
-                event.message, messages.Called | messages.Compiled | messages.GivenUp
+                event.message, protocol.Called | protocol.Compiled | protocol.GivenUp
             ):
                 heard.append(event.message)
     assert job.exit_code == 0
@@ -47,14 +47,14 @@ def recorded(
 ) -> tuple[dict[str, Any], Calls]:
     """What the job has computed, and its recorded step."""
     computed, heard = ran(folder, RECORDING.under({}), *arguments, script=script)
-    (called,) = [one for one in heard if isinstance(one, messages.Called)]
+    (called,) = [one for one in heard if isinstance(one, protocol.Called)]
     return computed, called.step
 
 
-def compiled(folder: Path) -> tuple[dict[str, Any], messages.Compiled]:
+def compiled(folder: Path) -> tuple[dict[str, Any], protocol.Compiled]:
     """What a job computes that compiles its model, and what was recorded of that."""
     computed, heard = ran(folder, RECORDING.under({}), *COMPILED)
-    (told,) = [one for one in heard if isinstance(one, messages.Compiled)]
+    (told,) = [one for one in heard if isinstance(one, protocol.Compiled)]
     return computed, told
 
 

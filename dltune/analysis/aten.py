@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from dltune.analysis.broadcast import broadcast
 from dltune.analysis.keys import Key, real, sized
 from dltune.analysis.windows import Layout, Sliding
-from dltune.schemas.aten import VIEWS
-from dltune.schemas.aten import name as name_of
-from dltune.schemas.opkey import Tensor
+from dltune.schemas.graph import VIEWS, TensorType, aten_name
 
 # operations for each element of the result, which has the inputs' broadcast shape
 ELEMENTWISE: Mapping[str, int] = {
@@ -80,7 +78,7 @@ MOVES = frozenset(
 
 def operations(key: Key) -> int | None:
     """Floating-point operations of one run; None where they are not known."""
-    name = name_of(key.family)
+    name = aten_name(key.family)
     if name in VIEWS or name in MOVES:
         return 0
     if name in _CONVOLUTIONS:
@@ -107,7 +105,7 @@ def operations(key: Key) -> int | None:
 def moved(key: Key, output_bytes: int) -> int | None:
     """Bytes that a run must read and write at least. `output_bytes`: 0 where they are not known;
     they are found for what gives out as much as it takes, element by element."""
-    name = name_of(key.family)
+    name = aten_name(key.family)
     if name in VIEWS:
         return 0
     if not all(map(sized, key.inputs)):
@@ -120,7 +118,7 @@ def moved(key: Key, output_bytes: int) -> int | None:
 
 def factors(key: Key) -> tuple[int, int, int, int] | None:
     """Return `flops.factors` of a PyTorch op."""
-    name = name_of(key.family)
+    name = aten_name(key.family)
     return _factors(name, key.inputs) if name in _PRODUCTS else None
 
 
@@ -139,7 +137,7 @@ _PRODUCTS: Mapping[str, tuple[int, bool]] = {
 }
 
 
-def _factors(name: str, inputs: tuple[Tensor, ...]) -> tuple[int, int, int, int] | None:
+def _factors(name: str, inputs: tuple[TensorType, ...]) -> tuple[int, int, int, int] | None:
     at, transposed = _PRODUCTS[name]
     if len(inputs) < at + 2 or not all(map(real, inputs[at : at + 2])):
         return None
@@ -159,7 +157,7 @@ def _factors(name: str, inputs: tuple[Tensor, ...]) -> tuple[int, int, int, int]
     return math.prod(batch), a[-2], b[-1], a[-1]
 
 
-def _product(name: str, inputs: tuple[Tensor, ...]) -> int | None:
+def _product(name: str, inputs: tuple[TensorType, ...]) -> int | None:
     found = _factors(name, inputs)
     if found is None:
         return None
@@ -207,7 +205,7 @@ def _sliding(key: Key, rank: int) -> Sliding | None:
     return Sliding(where, strides, dilations, tuple((size, size) for size in paddings))
 
 
-def _attention(inputs: tuple[Tensor, ...], *, backward: bool) -> int | None:
+def _attention(inputs: tuple[TensorType, ...], *, backward: bool) -> int | None:
     """Queries by keys, a softmax over the keys, its rows by the values; backwards each product has
     two gradients, and the scores are computed once more (Dao et al., 2022, algorithm 4)."""
     given = inputs[1:] if backward else inputs

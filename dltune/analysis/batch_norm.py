@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dltune.analysis.keys import Key, parse
-from dltune.schemas.opkey import Tensor
+from dltune.schemas.graph import TensorType
 from dltune.schemas.profile import Op, Step
 
 _VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"})
@@ -67,7 +67,7 @@ class _Graph:
             return key
         return None
 
-    def given(self, index: int, key: Key) -> Iterator[tuple[int, Tensor]]:
+    def given(self, index: int, key: Key) -> Iterator[tuple[int, TensorType]]:
         return zip(self.nodes[index].inputs, key.inputs, strict=True)
 
     def layer(self, root: int) -> Pieces | None:
@@ -107,7 +107,7 @@ class _Graph:
         return found
 
 
-def _fusible(tensor: Tensor, channels: int) -> bool:
+def _fusible(tensor: TensorType, channels: int) -> bool:
     """True if the kernel takes it: there are one to three extents other than batch and channels."""
     return len(tensor.shape) in (3, 4, 5) and tensor.bytes > tensor.shape[0] * channels
 
@@ -115,7 +115,7 @@ def _fusible(tensor: Tensor, channels: int) -> bool:
 class _Layer:
     """Grows from the moments of `source`, node by node, along those that read a known node."""
 
-    def __init__(self, graph: _Graph, source: int, tensor: Tensor, channels: int) -> None:
+    def __init__(self, graph: _Graph, source: int, tensor: TensorType, channels: int) -> None:
         self._graph = graph
         self._tensor = tensor
         self._channels = channels

@@ -25,13 +25,8 @@ from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.flops import factors
 from dltune.analysis.keys import Key, parse
 from dltune.analysis.roofline import PEAKS
-from dltune.schemas.opkey import SIZES
-from dltune.schemas.roofs import (
-    MEMORY,
-    Bandwidth,
-    Peak,
-    Roofs,
-)
+from dltune.schemas.graph import SIZES
+from dltune.schemas.machine import MEMORY, Bandwidth, Peak, Roofs
 
 Reason = Literal["instructions", "no oneDNN", "thin"]
 

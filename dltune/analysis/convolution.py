@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from dltune.analysis.keys import Key, parse, real
 from dltune.analysis.windows import Shape, Sliding, factors, layout, sliding
-from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.graph import SIZES, TensorType
 from dltune.schemas.profile import Op
 
 _CONVOLUTION = re.compile(
@@ -121,11 +121,11 @@ def pooling(key: Key, output_bytes: int) -> int | None:
     return planes * (pairs + (math.prod(windows) if kind == "Avg" else 0))
 
 
-def _is_image(tensor: Tensor) -> bool:
+def _is_image(tensor: TensorType) -> bool:
     return real(tensor) and len(tensor.shape) in (4, 5)
 
 
-def _count(data: Tensor, filter_: Shape, space: Shape, windows: Shape, slide: Sliding) -> int:
+def _count(data: TensorType, filter_: Shape, space: Shape, windows: Shape, slide: Sliding) -> int:
     """A multiplication and an addition each."""
     pairs = slide.pairs(space, filter_[:-2], windows)
     return 2 * data.shape[0] * pairs * filter_[-2] * filter_[-1]
@@ -178,7 +178,7 @@ def _filters(key: Key, channels: int, elements: int, known: Filters) -> list[Sha
 
 
 def _spaces(
-    given: Tensor, gradient: Tensor, filter_: Tensor, slide: Sliding, output_bytes: int
+    given: TensorType, gradient: TensorType, filter_: TensorType, slide: Sliding, output_bytes: int
 ) -> Iterator[Shape]:
     """Spatial sizes that the image of a gradient to it can have."""
     where = slide.where
@@ -195,7 +195,7 @@ def _spaces(
                 yield from slide.images(windows, filter_.shape[:-2], area)
 
 
-def _area(output_bytes: int, like: Tensor, planes: int) -> int | None:
+def _area(output_bytes: int, like: TensorType, planes: int) -> int | None:
     """Elements of a plane of an output of `like`'s dtype; None when it does not divide evenly."""
     area, rest = divmod(output_bytes, max(1, SIZES[like.dtype] * planes))
     return None if rest or not planes else area

@@ -9,12 +9,7 @@ from typing import TypeAlias
 from dltune.analysis.figures import Figures
 from dltune.analysis.rates import Rates
 from dltune.analysis.roofline import Ceiling, Roofline
-from dltune.base.tables import (
-    Cell,
-    Key,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Cell, Key, Table, columns
 from dltune.schemas.profile import (
     Link,
     Op,

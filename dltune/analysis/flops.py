@@ -16,8 +16,7 @@ from dltune.analysis.broadcast import broadcast
 from dltune.analysis.convolution import Filters, convolution, output_elements, pooling
 from dltune.analysis.keys import Key, parse, real, sized
 from dltune.analysis.views import VIEWS
-from dltune.schemas.aten import NAMESPACE
-from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.graph import NAMESPACE, SIZES, TensorType
 from dltune.schemas.profile import Op
 
 # operations for each element of the result, which has the inputs' broadcast shape
@@ -248,12 +247,12 @@ def _by_element(key: Key) -> int | None:
     return math.prod(shape) * ELEMENTWISE[key.family] if any(map(real, key.inputs)) else 0
 
 
-def _gradient(key: Key) -> Tensor | None:
+def _gradient(key: Key) -> TensorType | None:
     """The tensor that an update takes: the largest, next to its scalars."""
     return max(filter(sized, key.inputs), key=lambda tensor: tensor.elements, default=None)
 
 
-def _each(tensor: Tensor, count: int) -> int | None:
+def _each(tensor: TensorType, count: int) -> int | None:
     """None for complex numbers, whose operations are several."""
     if tensor.dtype.startswith("complex"):
         return None

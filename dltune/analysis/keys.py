@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dltune.schemas import opkey
-from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas import graph
+from dltune.schemas.graph import SIZES, TensorType
 from dltune.schemas.profile import Op
 
 FLOATS = frozenset({"float", "double", "half", "bfloat16"})
@@ -21,7 +21,7 @@ class Key:
     without its version. `attributes`: text as in the key."""
 
     family: str
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[TensorType, ...]
     attributes: Mapping[str, str]
 
     def numbers(self, name: str) -> tuple[int, ...]:
@@ -50,17 +50,17 @@ def family(kind: str) -> str:
 def parse(op: Op) -> Key | None:
     """None when the key has an input whose shape is not known, or is none that dltune wrote."""
     try:
-        found = opkey.parse(op.key)
+        found = graph.parse_key(op.key)
     except ValueError:
         return None
     return Key(family(found.type), found.inputs, found.attributes)
 
 
-def real(tensor: Tensor) -> bool:
+def real(tensor: TensorType) -> bool:
     """True if arithmetic on it is floating-point arithmetic, of real numbers."""
     return tensor.dtype in FLOATS
 
 
-def sized(tensor: Tensor) -> bool:
+def sized(tensor: TensorType) -> bool:
     """True if its elements are numbers, and not strings or handles."""
     return tensor.dtype in SIZES

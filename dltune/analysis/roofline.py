@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dltune.analysis.rates import Rates
-from dltune.schemas.machine import Machine
+from dltune.schemas.machine import MEMORY, DType, Machine, Roofs
 from dltune.schemas.profile import Op, OpTime
-from dltune.schemas.roofs import MEMORY, DType, Roofs
 
 # An op sets a peak only if it takes so long, in seconds: of a shorter one, the call and the reading
 # of the clock are a part, and a cache can still hold all of it.

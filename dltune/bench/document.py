@@ -5,18 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from dltune import __version__
-from dltune.base import files
+from dltune import __version__, stats
+from dltune.base import documents
 from dltune.bench.contest import Contest
 from dltune.bench.settings import AS_FOUND, ONE_CORE, RECOMMENDED
 from dltune.plan.plan import in_order
 from dltune.plan.registry import planner
 from dltune.schemas import bench as doc
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Threads
-from dltune.stats import samples
-from dltune.stats.signs import paired_ratio
+from dltune.schemas.plan import Plan, Threads
+from dltune.stats import paired_ratio
 
 
 def assemble(
@@ -53,13 +51,13 @@ def assemble(
         )
     return doc.Bench(
         schema=doc.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         partial=contest.partial,
         command=tuple(command),
         machine=machine,
         framework=contest.runners[0].framework,
-        plan=files.digest(plan),
+        plan=documents.digest(plan),
         strategy=", ".join(chosen(plan)),
         reference=reference,
         rounds=contest.rounds,
@@ -94,7 +92,7 @@ def summary(
     efficiencies = [one_core[r] / (cores * mine[r]) for r in mine if r in one_core]
     ratio = paired_ratio(pairs) if pairs else None
     return doc.Summary(
-        step=samples.summary(steps),
+        step=stats.summary(steps),
         ratio=doc.Ratio(ratio.median, ratio.low, ratio.high, ratio.confidence, ratio.rounds)
         if ratio
         else None,

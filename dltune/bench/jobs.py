@@ -12,8 +12,8 @@ from pathlib import Path
 from dltune.base.errors import DltuneError
 from dltune.bench.contest import Contest
 from dltune.bench.runner import Runner
-from dltune.job import rendezvous
-from dltune.job.last_words import last_words
+from dltune.job import rank_layout
+from dltune.job.failures import last_words
 from dltune.job.launch import Job
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +36,7 @@ def compete(
             with open(logs[runner], "wb") as log:
                 to = 2 if verbose else log.fileno()
                 applied = runner.setting.applied
-                words, environment = rendezvous.with_own_port(
+                words, environment = rank_layout.with_own_port(
                     applied.command(command), applied.environment(os.environ)
                 )
                 job = Job(

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 
 from dltune.base.errors import DltuneError, UsageError
 from dltune.bench.settings import Setting, on_part
-from dltune.job import messages
-from dltune.job.diagnosis import why_no_step
+from dltune.job import protocol
+from dltune.job.failures import why_no_step
 from dltune.job.launch import Event, Process
-from dltune.job.orders import Orders, machine_lines
+from dltune.job.protocol import Orders, machine_lines
+from dltune.job.rank_layout import Shares
 from dltune.job.record import Record
-from dltune.job.shares import Shares
 from dltune.plan.plan import for_any_graph, observers
 from dltune.plan.settings.enforce import Settings
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
-from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas.settings import SettingsPlan
 from dltune.turns.step_barrier import StepBarrier, Taken
 from dltune.turns.steps import StepGraphs
 
@@ -35,7 +35,7 @@ class Runner(StepBarrier):
         setting: Setting,
         machine: Machine,
         plan: Plan,
-        heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
+        heard: Callable[[Record, protocol.Execution], None] = lambda *_: None,
     ) -> None:
         """`heard` is called with each execution of the process that leads."""
         around = plan.of(SettingsPlan)
@@ -44,7 +44,7 @@ class Runner(StepBarrier):
         known = plan.signatures if as_planned else ()
         sections = tuple(observers(plan, in_force=setting.name == "plan").values())
 
-        def hear(record: Record, execution: messages.Execution) -> None:
+        def hear(record: Record, execution: protocol.Execution) -> None:
             for section in sections:
                 section.hear(record, execution)
             heard(record, execution)
@@ -57,7 +57,7 @@ class Runner(StepBarrier):
         self._shares = Shares(machine)
         self._processes: dict[int, tuple[Process, Setting]] = {}
 
-    def answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: protocol.Python) -> dict[str, object]:
         """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
         for a rank, its share. Raises UsageError when the job's cluster is not the plan's."""
         for section in self._sections:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
-from dltune.job.orders import Orders, uniform_line
+from dltune.job.protocol import Orders, uniform_line
 from dltune.plan.plan import observers, require_machine
 from dltune.plan.settings.applied import NOTHING, Applied
 from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.settings import SettingsPlan
-from dltune.schemas.sections.threads import Threads, Uniform
+from dltune.schemas.plan import Plan, Threads, Uniform
+from dltune.schemas.settings import SettingsPlan
 from dltune.simulate.workload import uniform
 
 AS_FOUND, RECOMMENDED, ONE_CORE = "as-found", "recommended", "1core"

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from dltune.analysis.why import FAULT_SECONDS
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.bench.settings import AS_FOUND
 from dltune.schemas.bench import Bench, Setting
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.base.words import between_commas
+from dltune.base.formatting import between_commas
 
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
@@ -113,7 +113,7 @@ def command(
     from dltune.plan.plan import load, observers, places_threads
     from dltune.plan.settings.applied import applied
     from dltune.report.kinds.bench import view
-    from dltune.schemas.sections.settings import SettingsPlan
+    from dltune.schemas.settings import SettingsPlan
     from dltune.system import topology
 
     if not job:

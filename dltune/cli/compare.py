@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.base.tables import (
-    Cell,
-    Key,
-    Table,
-    columns,
-)
-from dltune.base.visible import visible
+from dltune.base.formatting import Cell, Key, Table, columns, visible
 from dltune.cli.results import print_json
 from dltune.cli.tables import show
 

@@ -173,7 +173,7 @@ def _job(
     from dltune.cli import interrupts, progress
     from dltune.cli.profile import choice, roofs_of
     from dltune.frameworks.tensorflow.instructions import lacking_in
-    from dltune.job.last_words import last_words
+    from dltune.job.failures import last_words
     from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.system import topology
     from dltune.watch.session import Observing
@@ -246,14 +246,14 @@ def _running(pid: int, seconds: float) -> Looked:
     import time
 
     from dltune.cli import interrupts, progress
-    from dltune.system.proc import process, tree
+    from dltune.system.proc import process, stat
     from dltune.watch.growth import unsettled
     from dltune.watch.watch import JobWatch
 
     ended = None
     with progress.line() as line:
         # a launcher, or a shell, is not what works
-        works = max(tree.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
+        works = max(stat.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
         watch = JobWatch(pid, works, {})
         line.show(f"observing pid {pid} for {seconds:.0f} s", ())
         try:

@@ -14,8 +14,8 @@ from dltune.extensions import find, load
 from dltune.system.checks import Check
 
 if TYPE_CHECKING:
-    from dltune.schemas.roofs import Roofs
-    from dltune.system.checks.tensorflow import Installed
+    from dltune.schemas.machine import Roofs
+    from dltune.system.checks.software import Installed
     from dltune.views import Context, Piece, View
 
 SCHEMA = "dltune.doctor/1"
@@ -81,10 +81,10 @@ def command(
         )
     checks = examine()
     if selftest:
-        from dltune.system.checks import events
-        from dltune.system.perf.selftest import run
+        from dltune.system.checks import hardware
+        from dltune.system.perf.counters import self_test
 
-        checks += [events.counted(outcome) for outcome in run()]
+        checks += [hardware.counted(outcome) for outcome in self_test()]
     if as_json:
         click.echo(document(checks))
     elif sys.stdout.isatty():
@@ -108,69 +108,66 @@ def _measure(ranks: int, output: Path, *, as_json: bool, overwrite: bool) -> Non
 def _roofs(*, as_json: bool) -> None:
     from dltune.cli.results import tell
     from dltune.system import topology
-    from dltune.system.roofs import kept
+    from dltune.system.roofs.measure import measured_anew
 
     machine = topology.local()
-    roofs = kept.measured_anew(machine)
+    roofs = measured_anew(machine)
     tell(roofs, _ceilings, as_json=as_json, written=[])
 
 
 def _ceilings(roofs: Roofs, _: Context) -> View:
-    from dltune.system.roofs.tables import remarks, tables
+    from dltune.system.roofs.measure import remarks, roof_tables
     from dltune.views import Section, View
 
-    body: list[Piece] = [f"{roofs.cores} cores: {roofs.cpu}", *tables(roofs), "", *remarks(roofs)]
+    body: list[Piece] = [
+        f"{roofs.cores} cores: {roofs.cpu}",
+        *roof_tables(roofs),
+        "",
+        *remarks(roofs),
+    ]
     return View([Section("roofs", "", body)])
 
 
 def examine() -> list[Check]:
     """Every check, on the machine at hand."""
     from dltune.system import topology
-    from dltune.system.checks import (
-        cores,
-        events,
-        memory,
-        native,
-        py_spy,
-        pytorch,
-        tensorflow,
-    )
-    from dltune.system.perf import probe
+    from dltune.system.checks import hardware, software
+    from dltune.system.perf import access
 
     survey = topology.survey()
-    found = tensorflow.installed()
+    found = software.installed_tensorflow()
     return [
-        cores.allowed(survey),
-        cores.quota(survey),
-        cores.smt(survey),
-        cores.tiles(survey),
-        cores.numa(survey),
-        memory.huge_pages(),
-        memory.allocators(),
-        *events.perf_events(probe.available()),
-        native.compiler(),
-        tensorflow.tensorflow(found),
+        hardware.allowed(survey),
+        hardware.quota(survey),
+        hardware.smt(survey),
+        hardware.tiles(survey),
+        hardware.numa(survey),
+        hardware.huge_pages(),
+        hardware.allocators(),
+        *hardware.perf_events(access.available()),
+        software.compiler(),
+        software.tensorflow(found),
         _plugin(found),
-        pytorch.pytorch(survey.machine.quota, len(survey.machine.cores)),
-        py_spy.py_spy(),
+        software.pytorch(survey.machine.quota, len(survey.machine.cores)),
+        software.py_spy(),
     ]
 
 
 def _plugin(found: Installed | None) -> Check:
     from dltune.frameworks.bootstrap import _dltune_plugin
     from dltune.frameworks.tensorflow.inject import _dltune_tensorflow
-    from dltune.system.checks import native
+    from dltune.system.checks import software
 
     if found is None:
-        return native.impossible(
+        return software.impossible(
             "this Python has no TensorFlow; dltune builds the plugin for the job's TensorFlow"
         )
     try:
         flags, salt = _dltune_tensorflow.arguments(found.folder)
     except RuntimeError as error:
-        return native.impossible(str(error))
+        return software.impossible(str(error))
     sources = _dltune_plugin.sources(_dltune_tensorflow.PLUGIN)
-    return native.plugin(sources, flags, salt)
+    return software.plugin(sources, flags, salt)
 
 
 def document(checks: list[Check]) -> str:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dltune.base.errors import GateFailed, UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.cli.results import require_apart
 
 if TYPE_CHECKING:
-    from dltune.base.files import Output
+    from dltune.base.documents import Output
     from dltune.gate.config import Config
     from dltune.gate.measure import Measurement
     from dltune.gate.side import Side
@@ -332,7 +332,7 @@ def _claimed(
     named: dict[str, Path], overwrite: bool
 ) -> Iterator[tuple[dict[str, Output], Callable[[str], None]]]:
     """Yield the claimed output files, and a function for progress; signals end the block."""
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.cli import interrupts, progress
 
     resolved = [path.resolve() for path in named.values()]

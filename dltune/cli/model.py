@@ -70,7 +70,7 @@ def train(
 
     The profiles must come from one machine and one version of the framework.
     """
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.schemas import profile as documents
     from dltune.simulate.model.regression.file import encode, require_same
     from dltune.simulate.model.regression.train import train as trained_on
@@ -97,7 +97,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
     Prints the accuracy (1 minus the mean relative error) and R2 for each thread count and
     placement.
     """
-    from dltune.base.tables import Table, columns
+    from dltune.base.formatting import Table, columns
     from dltune.cli import tables
     from dltune.schemas import profile as documents
     from dltune.simulate.model.regression.file import load, require_fits

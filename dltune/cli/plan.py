@@ -123,7 +123,7 @@ def _command(planner: Planner[Any]) -> click.Command:
         emit: str | None = None,
         **parameters: Any,
     ) -> None:
-        from dltune.base import files
+        from dltune.base.documents import schema
 
         named = [parameters[one.name] for one in arguments if one.name and parameters[one.name]]
         # other arguments are no files
@@ -140,7 +140,7 @@ def _command(planner: Planner[Any]) -> click.Command:
             )
         target = into or output or (sources[0].parent if sources else Path()) / "plan.json"
         for source in sources:
-            files.schema(source)  # it can be read: its other faults are reported later
+            schema(source)  # it can be read: its other faults are reported later
         for source in filter(Path.is_file, (v for v in parameters.values() if isinstance(v, Path))):
             if target.resolve() == source.resolve():
                 raise UsageError(
@@ -182,7 +182,7 @@ def _plan(
     overwrite: bool,
     parameters: dict[str, Any],
 ) -> None:
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.plan import plan as plans
 
     existing = plans.load(into) if into else None

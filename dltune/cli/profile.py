@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.base.words import between_commas
+from dltune.base.formatting import between_commas
 from dltune.cli.results import print_json, require_apart
 
 if TYPE_CHECKING:
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from dltune.profile.counting import Choice
     from dltune.profile.session import Session
     from dltune.profile.standalone.job import StandaloneJob
-    from dltune.schemas.machine import Machine
+    from dltune.schemas.machine import Machine, Roofs
     from dltune.schemas.profile import Profile
-    from dltune.schemas.roofs import Roofs
-    from dltune.schemas.sections.settings import SettingsPlan
+    from dltune.schemas.settings import SettingsPlan
 
 
 @click.command(
@@ -136,18 +135,17 @@ def command(
         return
     import tempfile
 
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.cli import interrupts, progress
     from dltune.frameworks.pytorch import RECORDING
     from dltune.frameworks.tensorflow.instructions import lacking_in
-    from dltune.job.diagnosis import OutOfMemory
-    from dltune.job.last_words import last_words
+    from dltune.job.failures import OutOfMemory, last_words
     from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.plan.settings.applied import applied
     from dltune.plan.settings.enforce import Settings
     from dltune.profile.session import Session
     from dltune.system import topology
-    from dltune.system.placement import default_interval
+    from dltune.system.topology import default_interval
 
     if ops_of and (job or keep_running):
         raise UsageError(
@@ -279,7 +277,7 @@ def show_profile(profile: Profile, output: Path, top: int) -> None:
 
 def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
     """The profile of a trace, written."""
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.profile.traces.imported import imported
     from dltune.system import topology
 
@@ -293,7 +291,7 @@ def _settings(path: Path, machine: Machine) -> SettingsPlan:
     """The settings to profile under. Raises UsageError when the plan has none, or is for another
     machine."""
     from dltune.plan.plan import load, require_machine
-    from dltune.schemas.sections.settings import SettingsPlan
+    from dltune.schemas.settings import SettingsPlan
 
     plan = load(path)
     section = plan.of(SettingsPlan)
@@ -310,21 +308,22 @@ def choice(asked: str) -> Choice | None:
     if asked == "none":
         return None
     from dltune.profile.counting import Choice
-    from dltune.system import pages
-    from dltune.system.perf import group, presets
+    from dltune.system import memory
+    from dltune.system.perf import presets
+    from dltune.system.perf.counters import split
 
     events, why = presets.choose(asked)
-    return Choice(asked, why, tuple(group.split(events)), pages.fault_seconds())
+    return Choice(asked, why, tuple(split(events)), memory.fault_seconds())
 
 
 def roofs_of(machine: Machine, say: Callable[[str], None]) -> tuple[Roofs | None, list[str]]:
     """Those of the machine, measured now where they are not known yet, before the job starts; and
     a note where they cannot be."""
-    from dltune.system.roofs import kept
-    from dltune.system.roofs.tables import unsettled
+    from dltune.system.roofs import measure
+    from dltune.system.roofs.measure import unsettled
 
     try:
-        roofs = kept.roofs_of(
+        roofs = measure.roofs_of(
             machine, lambda: say("measuring the machine's peak performance (only once)")
         )
     except DltuneError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from dltune.base.tables import Table
+    from dltune.base.formatting import Table
     from dltune.profile.session import Progress
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ def command(
     network. It shows related documents together: a profile with its plan, and a plan with the
     benchmark that measured it.
     """
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.report.reading import read
 
     if output is None and perfetto is None:

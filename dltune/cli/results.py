@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 
 if TYPE_CHECKING:
-    from dltune.base.files import Output
-    from dltune.schemas.finding import Finding
+    from dltune.base.documents import Output
+    from dltune.schemas.diagnosis import Finding
     from dltune.views import Context, Findings, View
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def claimed(
     path: Path | None, *, overwrite: bool
 ) -> contextlib.AbstractContextManager[Output | None]:
     """The file, claimed for the time of a block; None where none is named."""
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
 
     return claim(path, overwrite=overwrite) if path else contextlib.nullcontext()
 
@@ -66,7 +66,7 @@ def tell(
 
 def print_json(document: object) -> None:
     """In one line."""
-    from dltune.base.files import encode
+    from dltune.base.documents import encode
 
     click.echo(encode(document).decode())
 

@@ -13,7 +13,7 @@ import click
 from dltune.base.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
-    from dltune.base.files import Output
+    from dltune.base.documents import Output
     from dltune.plan.enforcement import Outcome
 
 
@@ -129,7 +129,7 @@ def _run_plain(job: tuple[str, ...], as_json: Path | None) -> NoReturn:
 def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:
     import msgspec
 
-    from dltune.base.files import encode
+    from dltune.base.documents import encode
 
     sections = {name: outcome.document for name, outcome in outcomes.items()}
     document = {"schema": "dltune.outcome/2", "sections": sections}

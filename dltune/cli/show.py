@@ -49,7 +49,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
 
         csv_text.write(reading.table(file, table or None), sys.stdout)
         return
-    from dltune.base import files
+    from dltune.base import documents
     from dltune.cli.tables import show_view
     from dltune.plan import plan as plans
     from dltune.report.kinds import plan as plan_kind
@@ -58,7 +58,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     from dltune.views import Context
 
     context = Context(top=top)
-    if files.schema(file).startswith("dltune.plan/"):
+    if documents.schema(file).startswith("dltune.plan/"):
         # a section whose planner is not installed is reported and skipped
         plan = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
         if as_json:

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dltune.base.tables import (
-    Bar,
-    Cell,
-    Course,
-    Figure,
-    Key,
-    Prose,
-    Table,
-)
-from dltune.base.visible import visible
+from dltune.base.formatting import Bar, Cell, Course, Figure, Key, Prose, Table, visible
 from dltune.views import Findings, Only, Piece, Unobserved, View
 
 if TYPE_CHECKING:

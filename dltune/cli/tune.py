@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import UsageError
-from dltune.base.words import between_commas
+from dltune.base.formatting import between_commas
 from dltune.cli.results import require_apart
 from dltune.plan.duration import Duration, written
 
 if TYPE_CHECKING:
+    from dltune.schemas.bench import Trial
     from dltune.schemas.machine import Machine
     from dltune.schemas.plan import Plan
-    from dltune.schemas.sections.settings import SettingsPlan
-    from dltune.schemas.tune import Trial
+    from dltune.schemas.settings import SettingsPlan
     from dltune.tune.measured import Measured
     from dltune.tune.search import Search
 
@@ -101,7 +101,7 @@ def command(
     best candidate so far, and dltune keeps the settings that are proven to help. At the end it
     compares the choice with the job as found, in new rounds. It changes none of your files.
     """
-    from dltune.base.files import claim
+    from dltune.base.documents import claim
     from dltune.bench.jobs import all_ended
     from dltune.cli import interrupts, tune_live, tune_tables
     from dltune.job.launch import require_enabled

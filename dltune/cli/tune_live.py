@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import click
 
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.cli.progress import live
 from dltune.cli.tune_tables import one_trial
 from dltune.plan.settings.effects import in_words
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
 from dltune.tune.search import Progress
 
 # trials that are shown, the latest

@@ -8,8 +8,8 @@ import click
 
 from dltune.cli import tables
 from dltune.plan.settings.effects import effects, in_words, speed
-from dltune.schemas.sections.settings import SettingsPlan, Untried
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
+from dltune.schemas.settings import SettingsPlan, Untried
 
 # characters of a reason in a line
 _WHY = 60

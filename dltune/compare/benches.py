@@ -17,8 +17,7 @@ from dltune.compare.change import (
     require_measured,
 )
 from dltune.schemas.bench import Bench, Setting, load
-from dltune.stats.samples import relative_spread
-from dltune.stats.unpaired import unpaired_ratio
+from dltune.stats import relative_spread, unpaired_ratio
 
 
 class SettingChange(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.schemas.machine import Machine
 
 Verdict = Literal["slower", "faster", "noise", "too few samples"]

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.schemas.profile import OpTime, Samples
-from dltune.stats.student import t_quantile
+from dltune.stats import t_quantile
 
 # half the interquartile range of a normal distribution, in sigmas
 QUARTILE = 0.6745

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dltune import extensions
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def compared(a: Path, b: Path) -> profiles.Comparison | benches.Comparison:
         for name in extensions.names("documents")
         if (kind := extensions.find("documents", name)).compare
     }
-    kinds = [files.schema(path).rpartition("/")[0] for path in (a, b)]
+    kinds = [documents.schema(path).rpartition("/")[0] for path in (a, b)]
     for path, kind in zip((a, b), kinds, strict=True):
         if kind not in targets:
             raise UsageError(

@@ -10,16 +10,14 @@ import msgspec
 from dltune import __version__
 from dltune.analysis.figures import Analysis
 from dltune.analysis.parts import ENOUGH, is_compiled, measured, unmeasured, unrecorded
-from dltune.base import files
+from dltune.base import documents
 from dltune.findings import registry
 from dltune.findings.evidence import Evidence
 from dltune.findings.python.beside_steps import step_share
 from dltune.findings.python_samples import MIN_SAMPLES, has_few_samples
 from dltune.schemas import diagnosis as document
-from dltune.schemas.diagnosis import Diagnosis, Step
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Diagnosis, Finding, Gain, Observation, Step
 from dltune.schemas.machine import Machine
-from dltune.schemas.observation import Observation
 
 # share of the time; smaller costs are not reported
 MIN_SHARE = 0.05
@@ -50,7 +48,7 @@ def diagnose(
     ]
     return Diagnosis(
         schema=document.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         subject=subject,
         seconds=seconds,

@@ -10,6 +10,8 @@ import msgspec
 
 if TYPE_CHECKING:
     from dltune.analysis.figures import Analysis
+    from dltune.schemas.diagnosis import Graphs, Observation, Python
+    from dltune.schemas.diagnosis import Process as JobProcess
     from dltune.schemas.io import (
         DataFile,
         Experiment,
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
         Thread,
         Watch,
     )
-    from dltune.schemas.observation import Graphs, Observation, Python
-    from dltune.schemas.observation import Process as JobProcess
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -8,10 +8,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.findings.diagnosis import MIN_SHARE
-from dltune.schemas.diagnosis import Diagnosis, Step
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Diagnosis, Finding, Step
 
 NO_CAUSE = f"no cause costs more than {MIN_SHARE:.0%} of the time"
 # share of the speed that the cores allow; above it, threads and settings gain little

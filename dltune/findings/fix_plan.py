@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.schemas.diagnosis import Diagnosis
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 
 
 def make_fix_plan(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:

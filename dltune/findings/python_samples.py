@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dltune.findings.evidence import Evidence
-from dltune.schemas.observation import Activity, Observation, Share
+from dltune.schemas.diagnosis import Activity, Observation, Share
 
 # share of the time; smaller shares vary from run to run
 MIN_SHARE = 0.05

@@ -27,7 +27,7 @@ from typing import get_args
 from dltune import extensions
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import Group, Rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from dltune.findings.evidence import Evidence
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # in the order of findings whose cost is equal
 Group = Literal["ranks", "memory", "cores", "python", "data", "ops"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dltune.frameworks.capabilities import TENSORFLOW, Framework, framework
-from dltune.schemas.observation import Process
+from dltune.schemas.diagnosis import Process
 
 
 def advised(name: str | None) -> Framework:

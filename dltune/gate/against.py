@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import metrics, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import Measurement

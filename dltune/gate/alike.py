@@ -22,8 +22,8 @@ from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import by_name
 from dltune.schemas.gate import Kind
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.settings import Choice
-from dltune.system.proc.entry import text
+from dltune.schemas.settings import Choice
+from dltune.system.kernel_files import text
 
 HASH_SEED = "PYTHONHASHSEED"
 # metrics that an allocator which keeps what is freed would change: by the kind of command

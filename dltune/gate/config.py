@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dltune.base import files
+from dltune.base import documents
+from dltune.base.documents import Bound, one_of, refuse
 from dltune.base.errors import UsageError
-from dltune.base.faults import Bound, one_of, refuse
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import metrics
 from dltune.plan.settings.space import allocator
 
@@ -95,7 +95,7 @@ def load(folder: Path, path: Path | None) -> Config:
     if path is None and not where.exists():
         return Config()
     try:
-        data = tomllib.loads(files.content(where).decode())
+        data = tomllib.loads(documents.content(where).decode())
     except UnicodeDecodeError:
         raise UsageError(f"{where} is not UTF-8 text", remedy="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from dltune.system import cgroups
+from dltune.system import kernel_files
 from dltune.system.proc.stat import TICK, stolen
 from dltune.watch.files.pressure import PressureWatch
 
@@ -34,7 +34,7 @@ class Disturbance:
     def turn(self) -> Callable[[], bool]:
         """Begin both sides' turns. The returned function returns True, once they are over, if they
         must be taken again."""
-        since, before, standing = time.monotonic(), stolen(), cgroups.throttled(os.getpid())
+        since, before, standing = time.monotonic(), stolen(), kernel_files.throttled(os.getpid())
         pressure = PressureWatch(os.getpid())
 
         def over() -> bool:
@@ -45,7 +45,7 @@ class Disturbance:
                 return True
             self.kept += 1
             self.during["the hypervisor gave CPU time to other machines"] += taken
-            stood = cgroups.throttled(os.getpid())
+            stood = kernel_files.throttled(os.getpid())
             if stood is not None and standing is not None:
                 cpus = len(os.sched_getaffinity(0))
                 self.during["the CPU quota was used up"] += stood - standing > most * cpus

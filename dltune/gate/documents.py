@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, refuse
 from dltune.base.errors import UsageError
-from dltune.base.faults import AMOUNT, refuse
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate.config import Limit
 from dltune.plan import plan as plan_document
-from dltune.schemas.sections.threads import Threads
+from dltune.schemas.plan import Threads
 
 REPORTS = {"io_amplification": "I/O report", "background_share": "Horovod report"}
 
@@ -25,8 +25,8 @@ def value(limit: Limit, folder: Path) -> float:
     if limit.metric == "plan_step_time":
         return _predicted(path)
     try:
-        found: object = msgspec.json.decode(files.content(path))
-    except files.NOT_JSON as error:
+        found: object = msgspec.json.decode(documents.content(path))
+    except documents.NOT_JSON as error:
         raise UsageError(
             f"{path} is not JSON: {error}", remedy="correct `document` in the configuration"
         ) from None

@@ -2,7 +2,7 @@
 
 Where nothing changed, base and head of a round could be exchanged. So, given how far their log
 ratios are from 0, the signs are fair coins, whatever the machine did. A gate's evidence is what a
-bet on these coins (dltune.stats.anytime) makes of 1; where nothing changed that is 1 on average.
+bet on these coins (dltune.stats) makes of 1; where nothing changed that is 1 on average.
 The products of the gates' evidence, summed over all gates at which a drift can have begun, are an
 e-detector (Shiryaev and Roberts; Shin, Ramdas and Rinaldo, E-detectors, 2022): within n gates
 without a drift it reaches `ALARMS` with a chance of n / ALARMS at most.
@@ -19,7 +19,7 @@ import msgspec
 
 from dltune.gate.history import Entry, Point
 from dltune.schemas.gate import Result, Verdict
-from dltune.stats.anytime import BOLDNESS, bet
+from dltune.stats import BOLDNESS, bet
 
 # gates without a drift, on average and at the least, for one alarm
 ALARMS = 200

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import (
-    Key,
-    Prose,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Key, Prose, Table, columns
 from dltune.gate.history import Point
 from dltune.gate.outlook import excluded
 from dltune.schemas.gate import Result, Unit, Verdict

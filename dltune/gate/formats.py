@@ -10,13 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from dltune.base.tables import (
-    Cell,
-    Column,
-    Key,
-    columns,
-)
-from dltune.base.visible import visible
+from dltune.base.formatting import Cell, Column, Key, columns, visible
 from dltune.gate import figures
 from dltune.schemas.gate import Outcome, Result, Verdict
 

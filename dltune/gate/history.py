@@ -12,14 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from dltune.base.documents import AMOUNT, NOT_JSON, POSITIVE, each, encode, refuse
 from dltune.base.errors import UsageError
-from dltune.base.faults import (
-    AMOUNT,
-    POSITIVE,
-    each,
-    refuse,
-)
-from dltune.base.files import NOT_JSON, encode
 from dltune.gate import metrics
 from dltune.gate.verdict import over_base
 from dltune.schemas.gate import Outcome, Result, Unit

@@ -12,7 +12,7 @@ from pathlib import Path
 from dltune.base.errors import UsageError
 from dltune.gate import whole
 from dltune.gate.side import Side
-from dltune.system.perf import probe, syscall
+from dltune.system.perf import access, events
 from dltune.system.perf.events import HARDWARE
 
 TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
@@ -23,11 +23,11 @@ class Counter:
     process that inherits its handle can read."""
 
     def __init__(
-        self, kind: int = syscall.TYPE_HARDWARE, config: int = HARDWARE["instructions"]
+        self, kind: int = events.TYPE_HARDWARE, config: int = HARDWARE["instructions"]
     ) -> None:
         """Raises OSError when the kernel refuses."""
-        flags = syscall.INHERIT | syscall.EXCLUDE_KERNEL | syscall.EXCLUDE_HV
-        self.handle = syscall.perf_event_open(kind, config, flags=flags)
+        flags = events.INHERIT | events.EXCLUDE_KERNEL | events.EXCLUDE_HV
+        self.handle = events.perf_event_open(kind, config, flags=flags)
 
     def close(self) -> None:
         os.close(self.handle)
@@ -35,7 +35,7 @@ class Counter:
 
 def why_no_counter() -> str | None:
     """Why the processor's counter cannot be used here; None when it can."""
-    refused = probe.available().hardware
+    refused = access.available().hardware
     return refused.reason if refused else None
 
 

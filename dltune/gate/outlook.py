@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dltune.schemas.gate import Verdict
-from dltune.stats.interval import Interval
+from dltune.stats import Interval
 
 # a value that needs more rounds than so many times the present number is taken to be at the
 # limit

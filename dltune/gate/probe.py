@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dltune.gate.side import Side, blame
-from dltune.job.diagnosis import Sightings, hopeless, why_no_step
+from dltune.job.failures import Sightings, hopeless, why_no_step
 from dltune.job.launch import Process
-from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
+from dltune.job.protocol import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 from dltune.schemas.machine import Machine

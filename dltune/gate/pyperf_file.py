@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
+from dltune.base.documents import POSITIVE, refuse
 from dltune.base.errors import UsageError
-from dltune.base.faults import POSITIVE, refuse
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate.metrics import BENCHMARK
 
 
@@ -38,8 +38,8 @@ class _Suite(msgspec.Struct):
 def is_one(path: Path) -> bool:
     """True if a file seems to be one of pyperf's. Raises UsageError when it cannot be read."""
     try:
-        found = msgspec.json.decode(files.content(path), type=dict[str, msgspec.Raw])
-    except files.NOT_JSON:
+        found = msgspec.json.decode(documents.content(path), type=dict[str, msgspec.Raw])
+    except documents.NOT_JSON:
         return False
     return "benchmarks" in found and "version" in found and "schema" not in found
 
@@ -52,8 +52,8 @@ def load(path: Path) -> dict[str, list[float]]:
     empty, or a time is not a number above 0.
     """
     try:
-        suite = msgspec.json.decode(files.content(path), type=_Suite)
-    except files.NOT_JSON as error:
+        suite = msgspec.json.decode(documents.content(path), type=_Suite)
+    except documents.NOT_JSON as error:
         raise UsageError(
             f"{path} is not a pyperf file: {error}", remedy="pass a file written by pyperf"
         ) from None

@@ -98,7 +98,7 @@ class Gate:
 
     def _decided(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
         from dltune.gate.verdict import Sample, judge, next_look
-        from dltune.stats.anytime import least_rounds
+        from dltune.stats import least_rounds
 
         sample = Sample("time", "s")
         until = time.monotonic() + min(self._config.budget, MOST_SECONDS)

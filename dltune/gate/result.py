@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base import documents
 from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
 from dltune.gate.verdict import Sample, held, overall
@@ -32,7 +32,7 @@ def result(
     )
     return doc.Result(
         schema=doc.RESULT_SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),
@@ -61,7 +61,7 @@ def baseline(
     """The baseline of one side's measurement."""
     return doc.Baseline(
         schema=doc.BASELINE_SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         machine=machine,
         command=tuple(command),

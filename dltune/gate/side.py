@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import worktrees
 from dltune.gate.worktrees import Checkout, Repository
-from dltune.job import messages, rendezvous
-from dltune.job.last_words import last_lines
-from dltune.job.launch import Job, Process
-from dltune.job.python_path import python_path
+from dltune.job import protocol, rank_layout
+from dltune.job.failures import last_lines
+from dltune.job.launch import Job, Process, python_path
 
 # a project's packages are in its top folder or here
 SOURCE = "src"
@@ -50,10 +49,10 @@ class Side:
         log: Path,
         *,
         greet: Callable[[Process], list[str]],
-        answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
+        answer: Callable[[protocol.Python], dict[str, object]] = lambda _: {},
     ) -> Job:
         """The command as a job that writes to `log`. Raises as `Job`."""
-        command, environment = rendezvous.with_own_port(self.command, self.environment)
+        command, environment = rank_layout.with_own_port(self.command, self.environment)
         with open(log, "wb") as file:
             return Job(
                 command,

@@ -24,12 +24,12 @@ from dltune.bench.runner import Runner
 from dltune.bench.settings import Setting
 from dltune.gate.metrics import OPS
 from dltune.gate.side import Side, blame
-from dltune.job import messages
-from dltune.job.orders import Orders
+from dltune.job import protocol
+from dltune.job.protocol import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.plan import plan as plan_document
 from dltune.schemas.machine import Machine
-from dltune.stats.samples import quantiles
+from dltune.stats import quantiles
 from dltune.turns.step_barrier import JobEndedError
 from dltune.watch.looks import Looks, Stack
 
@@ -48,9 +48,9 @@ class Seen:
     ops were recorded, the main graph's first, with the names of graphs and keys, and Python's
     `stacks` while the rounds went on."""
 
-    graphs: dict[int, messages.Graph]
-    keys: dict[int, messages.Key]
-    executions: dict[int, list[messages.Execution]]
+    graphs: dict[int, protocol.Graph]
+    keys: dict[int, protocol.Key]
+    executions: dict[int, list[protocol.Execution]]
     pid: int
     stacks: list[Stack]
     why_no_stacks: str | None
@@ -149,7 +149,7 @@ class _Observer:
         self._looks: Looks | None = None
         self._record: Record | None = None
         self._recording = False  # its turn goes on
-        self._executions: dict[int, list[messages.Execution]] = defaultdict(list)
+        self._executions: dict[int, list[protocol.Execution]] = defaultdict(list)
         self.began = 0
         self.log: Path | None = None
         self.peak = 0
@@ -170,7 +170,7 @@ class _Observer:
         stood = self.runner.stood
         return [] if stood is None else [(stood - self.began) * NANOSECOND]
 
-    def _hear(self, record: Record, execution: messages.Execution) -> None:
+    def _hear(self, record: Record, execution: protocol.Execution) -> None:
         self.peak = max(self.peak, execution.peak)
         signature = record.graphs[execution.graph].signature
         # an execution that was granted in the next turn obeys these orders, too
@@ -226,7 +226,7 @@ class _Counting(Setting):
         return ["count\t1", *super().lines()]
 
 
-def _matches(key: messages.Key, pattern: str) -> bool:
+def _matches(key: protocol.Key, pattern: str) -> bool:
     return fnmatch.fnmatchcase(key.op, pattern) or fnmatch.fnmatchcase(key.key, pattern)
 
 

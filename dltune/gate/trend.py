@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import figures
 from dltune.gate.history import Entry, Point
 

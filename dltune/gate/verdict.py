@@ -17,9 +17,7 @@ from dltune.schemas.gate import (
     Unit,
     Verdict,
 )
-from dltune.stats.anytime import anytime_median, anytime_ratio, least_rounds
-from dltune.stats.interval import Interval
-from dltune.stats.signs import median_interval
+from dltune.stats import Interval, anytime_median, anytime_ratio, least_rounds, median_interval
 
 Over = Literal["ratio", "value"]
 # with many rounds one more adds little: judge again after so many times as many

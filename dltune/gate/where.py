@@ -22,12 +22,12 @@ from dltune.gate.config import Config
 from dltune.gate.measure import Measurement
 from dltune.gate.side import Side
 from dltune.job.record import NANOSECOND
-from dltune.job.stacks import Frame, own_frame
 from dltune.profile import breakdown
 from dltune.schemas.gate import Slower, Verdict
 from dltune.schemas.machine import Machine
-from dltune.stats.student import t_quantile
-from dltune.system.checks.py_spy import usable
+from dltune.stats import t_quantile
+from dltune.system.checks.software import can_use_py_spy
+from dltune.system.proc.process import Frame, own_frame
 from dltune.watch import looks
 from dltune.watch.activity import activity
 from dltune.watch.looks import Stack
@@ -218,7 +218,7 @@ def _python(
 
 def _looked_at(side: Side, timeout: float) -> list[Stack]:
     """Return the stacks of a command's main thread. Raises UsageError if py-spy cannot sample."""
-    command, why = usable()
+    command, why = can_use_py_spy()
     if command is None:
         raise UsageError(why, remedy=None)
     with tempfile.TemporaryDirectory(prefix="dltune-", dir=side.temporary) as folder:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dltune.base.errors import UsageError
 from dltune.gate.side import Side, blame
-from dltune.system.proc import tree
+from dltune.system.proc import stat
 
 if TYPE_CHECKING:
     from dltune.gate.instructions import Counter
@@ -113,6 +113,6 @@ def _accounted(
 
 def _kill(group: int) -> None:
     """Kill a process group, and its descendants in other sessions, as torchrun's ranks."""
-    tree.send(signal.SIGKILL, group)
+    stat.send(signal.SIGKILL, group)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)

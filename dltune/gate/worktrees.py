@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 
 PREFIX = "dltune-gate-"
 LOCK = ".alive"

@@ -1,4 +1,6 @@
-"""Start a command in a separate process group, receive its processes' messages, end it.
+"""PYTHONPATH for what is started: folders of ours before those that the user has there.
+
+Start a command in a separate process group, receive its processes' messages, end it.
 
 The job is not edited: the bootstrap comes to its Python interpreters through PYTHONPATH, and finds
 dltune through the socket named in DLTUNE_SOCKET. The file `hooks` next to the socket lists the
@@ -18,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +29,19 @@ import msgspec
 from dltune import extensions
 from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import framework
-from dltune.job import messages
-from dltune.job.orders import encoded
-from dltune.job.python_path import python_path
+from dltune.job import protocol
+from dltune.job.protocol import encoded
 from dltune.job.record import trains
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
+
+OF_DLTUNE = Path(__file__).resolve().parents[2]  # the same one, however this process came to it
+
+
+def python_path(*first: Path | str, environment: Mapping[str, str] = os.environ) -> str:
+    """These folders, then what `environment` has."""
+    inherited = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([*map(str, first), *filter(None, inherited)])
+
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +61,7 @@ LONGEST_MESSAGE = 1 << 28
 class Process:
     """One process of the job in which the plugin reported in."""
 
-    def __init__(self, connection: socket.socket, hello: messages.Plugin) -> None:
+    def __init__(self, connection: socket.socket, hello: protocol.Plugin) -> None:
         self.hello = hello
         self.pid = hello.pid
         self.trains = False  # it has reported a graph that does
@@ -69,7 +79,7 @@ class Event:
     """A message, and the process it came from (None before its plugin greeted)."""
 
     process: Process | None
-    message: messages.Message
+    message: protocol.Message
 
 
 class Job:
@@ -79,7 +89,7 @@ class Job:
         self,
         command: Sequence[str],
         *,
-        answer: Callable[[messages.Python], dict[str, object]] = lambda _: {},
+        answer: Callable[[protocol.Python], dict[str, object]] = lambda _: {},
         greet: Callable[[Process], list[str]] = lambda _: [],
         heard: Callable[[Event], None] = lambda _: None,
         environment: dict[str, str] | None = None,
@@ -221,12 +231,12 @@ class Job:
         self._buffers[source] = bytearray(rest)
         for line in lines:
             try:
-                message = messages.decode(line)
+                message = protocol.decode(line)
             except msgspec.DecodeError:  # not dltune's message: ignore its content
                 self._forget(source)
                 return
             log.debug("%s: %d bytes", type(message).__name__, len(line))
-            if isinstance(message, messages.Plugin):
+            if isinstance(message, protocol.Plugin):
                 if self._is_let_go(message):
                     with contextlib.suppress(OSError):
                         source.sendall(b"ready\n")
@@ -236,15 +246,15 @@ class Job:
                 self._processes[source] = process
                 process.order([*self._greet(process), "ready"])
             elif source not in self._processes:
-                reply = self._answer(message) if isinstance(message, messages.Python) else {}
+                reply = self._answer(message) if isinstance(message, protocol.Python) else {}
                 with contextlib.suppress(OSError):
                     source.sendall(msgspec.json.encode(reply) + b"\n")
             told_by = self._processes.get(source)
-            if told_by and not told_by.trains and isinstance(message, messages.Graph):
+            if told_by and not told_by.trains and isinstance(message, protocol.Graph):
                 told_by.trains = trains(message)
             yield Event(told_by, message)
 
-    def _is_let_go(self, hello: messages.Plugin) -> bool:
+    def _is_let_go(self, hello: protocol.Plugin) -> bool:
         """Return True if the process already works with another framework. A plugin that is let go
         does nothing. A plugin that has only been imported, or reads the data, makes room for a
         plugin that comes when the process trains."""

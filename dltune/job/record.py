@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.schemas.profile import Framework
 
 NANOSECOND = 1e-9
@@ -23,7 +23,7 @@ _TRAINING = re.compile(r"Grad(?!ient)|Backprop|AssignSub|^(Resource)?(Sparse)?Ap
 _MODEL = re.compile(r"ReadVariable|^Var|^ResourceGather")
 
 
-def trains(graph: messages.Graph) -> bool:
+def trains(graph: protocol.Graph) -> bool:
     """Return True if the graph computes gradients or changes variables by them."""
     return graph.eager or any(_TRAINING.search(node.type) for node in graph.nodes)
 
@@ -39,46 +39,46 @@ class Record:
     `outputs`: outputs of a graph's nodes, by the first such graph and node.
     """
 
-    process: messages.Plugin
-    graphs: dict[int, messages.Graph] = field(default_factory=dict)
-    keys: dict[int, messages.Key] = field(default_factory=dict)
+    process: protocol.Plugin
+    graphs: dict[int, protocol.Graph] = field(default_factory=dict)
+    keys: dict[int, protocol.Key] = field(default_factory=dict)
     output_bytes: dict[int, int] = field(default_factory=dict)
-    outputs: dict[tuple[int, int], list[messages.Output]] = field(default_factory=dict)
-    executions: dict[int, list[messages.Execution]] = field(
+    outputs: dict[tuple[int, int], list[protocol.Output]] = field(default_factory=dict)
+    executions: dict[int, list[protocol.Execution]] = field(
         default_factory=lambda: defaultdict(list)
     )
     runs: Counter[int] = field(default_factory=Counter)
     seconds: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    devices: list[messages.Device] = field(default_factory=list)
-    report: messages.Report | None = None
+    devices: list[protocol.Device] = field(default_factory=list)
+    report: protocol.Report | None = None
     complaints: list[str] = field(default_factory=list)
     _same: dict[int, int] = field(default_factory=dict)
     _structures: dict[tuple[object, ...], int] = field(default_factory=dict)
     _trains: dict[int, bool] = field(default_factory=dict)
 
-    def latest(self) -> Iterator[messages.Execution]:
+    def latest(self) -> Iterator[protocol.Execution]:
         """Return the executions that are kept, of all graphs."""
         return itertools.chain.from_iterable(self.executions.values())
 
-    def add(self, message: messages.Message) -> None:
-        if isinstance(message, messages.Graph):
+    def add(self, message: protocol.Message) -> None:
+        if isinstance(message, protocol.Graph):
             self.graphs[message.id] = message
             self._same[message.id] = self._first_like(message)
             self._trains[message.id] = trains(message)
-        elif isinstance(message, messages.Key):
+        elif isinstance(message, protocol.Key):
             self.keys[message.id] = message
-        elif isinstance(message, messages.OutputBytes):
+        elif isinstance(message, protocol.OutputBytes):
             self.output_bytes[message.key] = message.bytes
-        elif isinstance(message, messages.Execution):
+        elif isinstance(message, protocol.Execution):
             self._add_execution(message)
-        elif isinstance(message, messages.Device):
+        elif isinstance(message, protocol.Device):
             self.devices.append(message)
-        elif isinstance(message, messages.Report):
+        elif isinstance(message, protocol.Report):
             self.report = message
-        elif isinstance(message, messages.Complaint):
+        elif isinstance(message, protocol.Complaint):
             self.complaints.append(message.text)
 
-    def _add_execution(self, execution: messages.Execution) -> None:
+    def _add_execution(self, execution: protocol.Execution) -> None:
         if not self.understands(execution):
             return
         graph = self.same(execution.graph)
@@ -93,13 +93,13 @@ class Record:
         if len(kept) > KEPT:
             del kept[0]
 
-    def _first_like(self, graph: messages.Graph) -> int:
+    def _first_like(self, graph: protocol.Graph) -> int:
         # an eager graph's signature covers all that it runs
         nodes = () if graph.eager else tuple(map(_structure, graph.nodes))
         structure = graph.signature, len(graph.nodes), nodes
         return self._structures.setdefault(structure, graph.id)
 
-    def understands(self, execution: messages.Execution) -> bool:
+    def understands(self, execution: protocol.Execution) -> bool:
         """Return True if the graph and keys of `execution` are known: the plugin leaves messages
         out when dltune cannot read them in time."""
         known = execution.graph in self.graphs
@@ -130,7 +130,7 @@ class Record:
         hello = self.process
         return Framework(hello.framework, hello.version, hello.git, hello.python, lacks)
 
-    def settings(self) -> messages.Device | None:
+    def settings(self) -> protocol.Device | None:
         """Return the device that the job's steps run on: TensorFlow also makes internal devices,
         which never carry the script's settings."""
         asked = [d for d in self.devices if d.asked_intra or d.asked_inter]
@@ -138,12 +138,12 @@ class Record:
         return found[0] if found else None
 
 
-def _structure(node: messages.Node) -> tuple[object, ...]:
+def _structure(node: protocol.Node) -> tuple[object, ...]:
     """Return all fields except the names of the node and its partners."""
     return node.type, tuple(node.inputs), tuple(node.slots), tuple(node.control)
 
 
-def op_seconds(execution: messages.Execution) -> float:
+def op_seconds(execution: protocol.Execution) -> float:
     """Return seconds in the execution's synchronous kernels, summed over its threads."""
     return sum(e[5] - e[4] for e in execution.events if e[2] >= 0) * NANOSECOND
 
@@ -154,7 +154,7 @@ def pauses(starts: Iterable[Iterable[int]]) -> list[float]:
     return [(b - a) * NANOSECOND for each in starts for a, b in itertools.pairwise(each)]
 
 
-def span(execution: messages.Execution) -> float:
+def span(execution: protocol.Execution) -> float:
     """Return seconds from the execution's first op to its last."""
     return max((e[5] for e in execution.events), default=0) * NANOSECOND
 
@@ -168,12 +168,12 @@ def main_graph(record: Record) -> int | None:
 
 
 def period(
-    record: Record, graph: int, before: messages.Report, after: messages.Report
+    record: Record, graph: int, before: protocol.Report, after: protocol.Report
 ) -> float | None:
     """Return mean seconds from one execution of a graph to the next, between two reports; None if
     there are too few executions."""
 
-    def ran(report: messages.Report) -> int:
+    def ran(report: protocol.Report) -> int:
         runs = enumerate(report.runs)
         return sum(n for g, n in runs if g in record.graphs and record.same(g) == graph)
 

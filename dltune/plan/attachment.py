@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.job import messages
-from dltune.job.diagnosis import Sightings, hopeless, why_no_step
+from dltune.job import protocol
+from dltune.job.failures import Sightings, hopeless, require_all_reported, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import REPORT
+from dltune.job.protocol import REPORT
 from dltune.job.record import Record
-from dltune.job.unreported import require_all_reported
 
 # how often a job is looked after whose step has not been seen
 LOOK_SECONDS = 2.0
@@ -47,7 +46,7 @@ class Attachment:
         """Raises DltuneError when the plugin could not be built or loaded: the job would run plain,
         and that must not pass for a run with the plan."""
         self.seen.add(event.message)
-        if isinstance(event.message, messages.Failed):
+        if isinstance(event.message, protocol.Failed):
             raise why_no_step(self.seen, None)
 
     def why_nothing(self, exit_code: int, unmet: str) -> DltuneError:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dltune.base.tables import Table
-from dltune.job import messages
+from dltune.base.formatting import Table
+from dltune.job import protocol
 from dltune.job.launch import Event, Job, Process
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Plan, Uniform
 
 
 @dataclass
@@ -88,7 +87,7 @@ class Enforcement:
         """Return the context that accompanies the job, whose first process is `pid`."""
         return contextlib.nullcontext()
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         """Return the reply to an interpreter of the job that starts. Raises UsageError when the
         plan is for another job."""
         return {}

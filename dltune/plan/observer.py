@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dltune.job import messages
+    from dltune.job import protocol
     from dltune.job.record import Record
 
 
@@ -18,7 +18,7 @@ class Observer:
 
     records_ops = False
 
-    def require(self, python: messages.Python) -> None:
+    def require(self, python: protocol.Python) -> None:
         """Check an interpreter of the job that starts. Raises UsageError if the job is not the one
         that the section is for."""
 
@@ -26,7 +26,7 @@ class Observer:
         """Return orders for every process of the job."""
         return []
 
-    def hear(self, record: Record, execution: messages.Execution) -> None:
+    def hear(self, record: Record, execution: protocol.Execution) -> None:
         """Receive an execution of a step."""
 
     def taken(self) -> tuple[float, ...]:

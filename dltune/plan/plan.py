@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base.documents import digest, now, refuse
 from dltune.base.errors import UsageError
-from dltune.base.faults import refuse
-from dltune.base.visible import visible
-from dltune.base.words import counted
+from dltune.base.formatting import counted, visible
 from dltune.plan.observer import Observer
 from dltune.plan.registry import composed, names, planner
 from dltune.schemas import plan as documents
@@ -79,7 +77,7 @@ def bare(
     """Return a plan for this machine, made now, of these sections."""
     return Plan(
         schema=SCHEMA,
-        created=files.now(),
+        created=now(),
         dltune=__version__,
         profile=profile,
         machine=machine.fingerprint,
@@ -119,7 +117,7 @@ def put(
     else:
         made = bare(
             machine,
-            profile=files.digest(profile),
+            profile=digest(profile),
             framework=profile.framework,
             signatures=tuple(step.signature for step in profile.steps),
             tasks=_tasks(profile),

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND
 from dltune.schemas.profile import Part, PartName, is_awaited
 
@@ -62,9 +62,9 @@ def kind(node_type: str) -> Kind:
 
 
 def parts(
-    graphs: Mapping[int, messages.Graph],
-    steps: Mapping[int, Sequence[messages.Execution]],
-    others: Iterable[messages.Execution] = (),
+    graphs: Mapping[int, protocol.Graph],
+    steps: Mapping[int, Sequence[protocol.Execution]],
+    others: Iterable[protocol.Execution] = (),
 ) -> dict[int, tuple[Part, ...]]:
     """Return the parts of each step: all of `PARTS`, none below 0.
 
@@ -106,7 +106,7 @@ def parts(
     return {step: _typical(turns[step]) for step in steps}
 
 
-def _end(execution: messages.Execution) -> int:
+def _end(execution: protocol.Execution) -> int:
     return execution.start + max((event[5] for event in execution.events), default=0)
 
 
@@ -121,10 +121,10 @@ def _typical(turns: Sequence[Counter[PartName]]) -> tuple[Part, ...]:
     return tuple(Part(name, sum(turn[name] for turn in middle) * scale) for name in PARTS)
 
 
-def _lost(executions: Iterable[messages.Execution]) -> list[tuple[int, int]]:
+def _lost(executions: Iterable[protocol.Execution]) -> list[tuple[int, int]]:
     """Return the absolute nanoseconds between which executions of a graph are missing by their
     numbers."""
-    numbered: dict[int, list[messages.Execution]] = defaultdict(list)
+    numbered: dict[int, list[protocol.Execution]] = defaultdict(list)
     for execution in executions:
         numbered[execution.graph].append(execution)
     return [
@@ -136,9 +136,9 @@ def _lost(executions: Iterable[messages.Execution]) -> list[tuple[int, int]]:
 
 
 def _intervals(
-    graphs: Mapping[int, messages.Graph],
-    steps: Sequence[messages.Execution],
-    others: Iterable[messages.Execution],
+    graphs: Mapping[int, protocol.Graph],
+    steps: Sequence[protocol.Execution],
+    others: Iterable[protocol.Execution],
 ) -> list[_Interval]:
     """Return the intervals of executions of the steps, and their ops; bodies' ops in place of their
     calls."""
@@ -148,7 +148,7 @@ def _intervals(
     ]
     calls: list[tuple[int, int]] = []
 
-    def add(execution: messages.Execution) -> None:
+    def add(execution: protocol.Execution) -> None:
         found.extend(_awaited(graphs[execution.graph], execution))
         for node, _, _, _, start, end, _ in execution.events:
             what = kinds[execution.graph][node]
@@ -174,7 +174,7 @@ def _intervals(
     return found
 
 
-def _awaited(graph: messages.Graph, execution: messages.Execution) -> Iterator[_Interval]:
+def _awaited(graph: protocol.Graph, execution: protocol.Execution) -> Iterator[_Interval]:
     """Yield intervals in which no op of an eager step runs, since it waits for a sum of several
     ranks."""
     if not graph.eager:
@@ -186,8 +186,8 @@ def _awaited(graph: messages.Graph, execution: messages.Execution) -> Iterator[_
 
 
 def _within(
-    calls: Iterable[tuple[int, int]], others: Iterable[messages.Execution]
-) -> list[messages.Execution]:
+    calls: Iterable[tuple[int, int]], others: Iterable[protocol.Execution]
+) -> list[protocol.Execution]:
     """Return the executions of graphs that only ever run within one of `calls`. Graphs of an input
     pipeline do not: they run in parallel with the steps."""
     merged: list[tuple[int, int]] = []
@@ -197,7 +197,7 @@ def _within(
         else:
             merged.append((start, end))
     starts = [start for start, _ in merged]
-    bodies: dict[int, list[messages.Execution]] = defaultdict(list)
+    bodies: dict[int, list[protocol.Execution]] = defaultdict(list)
     beside: set[int] = set()
     for execution in others:
         at = bisect_right(starts, execution.start) - 1

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from dltune.schemas.profile import Placement
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 
 Case = tuple[int, Placement]
 # How many counts in a row may be slower than an op's best before it stops. The paper stops at the

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND
 from dltune.profile.climb import Case
 from dltune.schemas import profile as doc
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 from dltune.system.perf.events import Event
 
 # events that the kernel also accounts for by thread and process, and where
@@ -46,7 +46,7 @@ class Counting:
         self.overhead: doc.Ratio | None = None
         # by key, case and event: running share and value of each run
         self._runs: dict[tuple[str, Case, str], list[tuple[float, float]]] = defaultdict(list)
-        self._accounts: list[messages.Totals] = []
+        self._accounts: list[protocol.Totals] = []
 
     def add(self, group: Sequence[Event], key: str, case: Case, counted: Sequence[float]) -> None:
         """Add one run of an op: its running share, then a value for each event of the group."""
@@ -69,7 +69,7 @@ class Counting:
             if (runs := self._runs.get((key, case, event.name)))
         )
 
-    def account(self, totals: messages.Totals) -> None:
+    def account(self, totals: protocol.Totals) -> None:
         """Add the job's totals until now; the first call begins the interval."""
         self._accounts.append(totals)
 
@@ -122,5 +122,5 @@ def _unit(event: Event) -> float:
     return NANOSECOND if doc.is_clock(event.name) else 1.0
 
 
-def _used(thread: messages.Thread) -> tuple[int, ...]:
+def _used(thread: protocol.Thread) -> tuple[int, ...]:
     return (thread.minor, thread.major, thread.voluntary, thread.involuntary, thread.cpu)

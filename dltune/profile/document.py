@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from dltune import __version__
-from dltune.base import files
-from dltune.job import messages
+from dltune.base import documents
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND, Record, op_seconds, span
 from dltune.profile import breakdown
 from dltune.profile.climb import Climb
@@ -20,12 +20,10 @@ from dltune.profile.links import links
 from dltune.profile.peers import Meeting
 from dltune.profile.python_lines import PythonLines
 from dltune.schemas import profile as doc
-from dltune.schemas.calls import Calls
-from dltune.schemas.compiled import Compiled
-from dltune.schemas.machine import Machine
-from dltune.schemas.roofs import Roofs
-from dltune.schemas.sections.settings import SettingsPlan
-from dltune.stats.samples import relative_spread, summary
+from dltune.schemas.machine import Machine, Roofs
+from dltune.schemas.pytorch_step import Calls, Compiled
+from dltune.schemas.settings import SettingsPlan
+from dltune.stats import relative_spread, summary
 
 # Python's share of a step's wall time from which on it is worth sampling
 PYTHON_SHARE = 0.02
@@ -36,7 +34,7 @@ class Own:
     """The steps under the job's own settings, before anything was changed."""
 
     targets: tuple[int, ...]
-    executions: dict[int, list[messages.Execution]]
+    executions: dict[int, list[protocol.Execution]]
     walls: dict[int, list[float]]
     seconds: dict[str, list[float]]  # by key, each run of it
     parts: dict[int, tuple[doc.Part, ...]]
@@ -45,7 +43,7 @@ class Own:
     def of(cls, record: Record, targets: Sequence[int], warm_up: int) -> Own:
         """Make it from all that `record` holds now; the first `warm_up` executions of each are left
         out, as far as others are left."""
-        executions: dict[int, list[messages.Execution]] = {}
+        executions: dict[int, list[protocol.Execution]] = {}
         walls: dict[int, list[float]] = {}
         seconds: dict[str, list[float]] = defaultdict(list)
         for graph in targets:
@@ -150,7 +148,7 @@ def assemble(
     kept = [e for es in own.executions.values() for e in es]
     return doc.Profile(
         schema=doc.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         partial=partial,
         command=tuple(command),
@@ -176,7 +174,7 @@ def assemble(
 
 
 def _memory(
-    kept: Sequence[messages.Execution], calls: Calls | None, compiled: Compiled | None
+    kept: Sequence[protocol.Execution], calls: Calls | None, compiled: Compiled | None
 ) -> doc.Memory | None:
     if compiled is not None:
         return doc.Memory(compiled.live, compiled.peak)
@@ -262,7 +260,7 @@ def _step(
 
 
 def _collectives(
-    executions: Sequence[messages.Execution], nodes: Sequence[doc.Node]
+    executions: Sequence[protocol.Execution], nodes: Sequence[doc.Node]
 ) -> tuple[doc.Collective, ...]:
     """They begin in the order in which they were asked for. Those that go on beside one another
     share the time by their bytes."""
@@ -300,7 +298,7 @@ def _together(
         yield numbers, (until - began) * NANOSECOND
 
 
-def _partner(node: messages.Node, answers: Collection[Meeting]) -> doc.Partner | None:
+def _partner(node: protocol.Node, answers: Collection[Meeting]) -> doc.Partner | None:
     met = node.partner
     if met is None:
         return None

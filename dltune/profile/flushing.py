@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.schemas.profile import Ratio
-from dltune.stats.unpaired import unpaired_ratio
+from dltune.stats import unpaired_ratio
 
 # each of the two goes on for so many steps and seconds, or for so many steps once these are over
 STEPS, SECONDS = 20, 1.0
@@ -26,7 +26,7 @@ class Flushing:
         self._turned = False
         self._starts: dict[int, list[int]] = {base: [], flushed: []}
 
-    def add(self, execution: messages.Execution) -> None:
+    def add(self, execution: protocol.Execution) -> None:
         """An execution of the step's main graph."""
         if execution.version in self._starts:
             self._starts[execution.version].append(execution.start)

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND
 from dltune.schemas.profile import Link, Step
 
 # what a cause must leave unexplained at most, of what another leaves, to be taken in its place
 CLEARLY = 0.8
 
-Observed = tuple[Step, Sequence[messages.Execution]]
+Observed = tuple[Step, Sequence[protocol.Execution]]
 
 
 def links(steps: Iterable[Observed]) -> tuple[Link, ...]:
@@ -52,7 +52,7 @@ class _Arrivals(NamedTuple):
     before: NDArray[np.float64]
 
     @classmethod
-    def of(cls, execution: messages.Execution, sizes: Mapping[int, int]) -> _Arrivals:
+    def of(cls, execution: protocol.Execution, sizes: Mapping[int, int]) -> _Arrivals:
         came = sorted((end, sizes[node]) for node, *_, end, _ in execution.events if node in sizes)
         times = np.array([end * NANOSECOND for end, _ in came])
         loads = np.cumsum([size for _, size in came])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.schemas.profile import tasks
 
@@ -45,13 +45,13 @@ def _meetings(record: Record, graph: int) -> set[Meeting]:
     return {met for node in record.graphs[graph].nodes if (met := _meeting(node))}
 
 
-def answers(graphs: Iterable[messages.Graph]) -> set[Meeting]:
+def answers(graphs: Iterable[protocol.Graph]) -> set[Meeting]:
     """What is sent to another task only after something has come from one, as when a server tells
     that it has applied a gradient; not the parameters that it sends at once."""
     return {meeting for graph in graphs for meeting in _answers(graph)}
 
 
-def _answers(graph: messages.Graph) -> Iterator[Meeting]:
+def _answers(graph: protocol.Graph) -> Iterator[Meeting]:
     reached = {n for n, node in enumerate(graph.nodes) if node.type == "_Recv" and _meeting(node)}
     if not reached:  # of a job with one task, every graph
         return
@@ -70,7 +70,7 @@ def _answers(graph: messages.Graph) -> Iterator[Meeting]:
             yield meeting
 
 
-def _meeting(node: messages.Node) -> Meeting | None:
+def _meeting(node: protocol.Node) -> Meeting | None:
     """With a node of another task."""
     met = node.partner
     between = met and tasks(met.sender, met.receiver)

@@ -9,10 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from dltune.job.stacks import Frame, NoStack, calls_torch, own_line, stacks
 from dltune.schemas.profile import Line
-from dltune.system.checks.py_spy import usable
-from dltune.system.proc.process import exists
+from dltune.system.checks.software import can_use_py_spy
+from dltune.system.proc.process import Frame, NoStack, calls_torch, exists, own_line, stacks
 
 # samples of a job; steps from one sample to the next, and the limits of their seconds
 LOOKS = 30
@@ -41,7 +40,7 @@ class PythonLines:
 
     def start(self) -> None:
         """Begin, if py-spy is installed and permitted to sample; otherwise `why` has the reason."""
-        command, found = usable(invited=True)
+        command, found = can_use_py_spy(invited=True)
         if command is None:
             self._failure = found
             return

@@ -10,12 +10,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.frameworks.capabilities import framework
-from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, hopeless, none_found, why_no_step
+from dltune.job.failures import (
+    Sightings,
+    crash_of,
+    hopeless,
+    none_found,
+    require_all_reported,
+    why_no_step,
+)
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import DETACH, REPORT, TOTALS, Orders, alternate_line, machine_lines
+from dltune.job.protocol import (
+    DETACH,
+    REPORT,
+    TOTALS,
+    Building,
+    Execution,
+    Failed,
+    Orders,
+    Report,
+    Totals,
+    alternate_line,
+    machine_lines,
+)
 from dltune.job.record import NANOSECOND, Record
-from dltune.job.unreported import require_all_reported
 from dltune.profile.climb import Case, Climb
 from dltune.profile.counting import Choice, Counting
 from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
@@ -24,15 +41,14 @@ from dltune.profile.flushing import Flushing
 from dltune.profile.peers import answers, peers
 from dltune.profile.python_lines import PythonLines, between_looks
 from dltune.profile.turns import Turns
-from dltune.schemas.machine import Machine
+from dltune.schemas.machine import Machine, Roofs
 from dltune.schemas.profile import Profile, Ratio, tasks
-from dltune.schemas.roofs import Roofs
-from dltune.schemas.sections.settings import SettingsPlan
-from dltune.system import cpulist
+from dltune.schemas.settings import SettingsPlan
+from dltune.system.kernel_files import format_cpulist
 from dltune.system.perf import events as perf_events
-from dltune.system.placement import cores_for, ladder, placements
 from dltune.system.proc.process import exists
-from dltune.system.proc.threads import threads as threads_of
+from dltune.system.proc.stat import threads as threads_of
+from dltune.system.topology import cores_for, ladder, placements
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
@@ -254,19 +270,19 @@ class Session:
         message = event.message
         self.sightings.add(message)
         if event.process is None:
-            if isinstance(message, messages.Building):
+            if isinstance(message, Building):
                 self._building = message.phase
-            elif isinstance(message, messages.Failed):
+            elif isinstance(message, Failed):
                 self._give_up_if_hopeless()
             return
         pid = event.process.pid
         record = self.sightings.records[pid]
         climbing = self._climbing
-        if not isinstance(message, messages.Execution):
+        if not isinstance(message, Execution):
             record.add(message)
-            if isinstance(message, messages.Report):
+            if isinstance(message, Report):
                 self._give_up_if_hopeless()
-            if isinstance(message, messages.Totals) and climbing and pid == climbing.steps.pid:
+            if isinstance(message, Totals) and climbing and pid == climbing.steps.pid:
                 assert self._counting is not None
                 self._counting.account(message)
         elif climbing is None:
@@ -355,8 +371,8 @@ class Session:
         there = os.sched_getaffinity(0)
         if may and there - may and self._under is None:
             yield (
-                f"the job or its launcher restricts it to CPU {cpulist.show(may)} of "
-                f"{cpulist.show(there)}; the times as found were measured on these CPUs"
+                f"the job or its launcher restricts it to CPU {format_cpulist(may)} of "
+                f"{format_cpulist(there)}; the times as found were measured on these CPUs"
             )
 
     def _give_up_if_hopeless(self) -> None:
@@ -493,7 +509,7 @@ class Session:
             },
         )
 
-    def _measure(self, climbing: _Climbing, record: Record, execution: messages.Execution) -> None:
+    def _measure(self, climbing: _Climbing, record: Record, execution: Execution) -> None:
         group = execution.version - climbing.version
         if not 0 <= group < len(self._groups):
             return
@@ -524,7 +540,7 @@ class Session:
         self,
         counting: Counting,
         record: Record,
-        execution: messages.Execution,
+        execution: Execution,
         group: Sequence[perf_events.Event],
     ) -> None:
         for index, *counted in execution.counts:

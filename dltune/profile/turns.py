@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.schemas.profile import Ratio
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 
 # pairs of steps to compare: at most, at least, and the seconds after which the least is enough
 PAIRS, LEAST_PAIRS, SECONDS = 10, 3, 20.0
@@ -24,7 +24,7 @@ class Turns:
         self._began = time.monotonic()
         self._executions: list[tuple[int, int, int]] = []  # number, version, start
 
-    def add(self, execution: messages.Execution) -> None:
+    def add(self, execution: protocol.Execution) -> None:
         """An execution of the step's main graph."""
         if execution.version in self._versions:
             kind = self._versions[execution.version]

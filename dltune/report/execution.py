@@ -15,15 +15,14 @@ from dltune.plan.threads.decide import planned
 from dltune.plan.threads.replay import replayed
 from dltune.plan.threads.strategies import per_instance, per_type
 from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
-from dltune.schemas.plan import Plan
+from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Profile, Step
-from dltune.schemas.sections.threads import Threads
 from dltune.simulate.graph import profiled
 from dltune.simulate.graph.liveness import lives
 from dltune.simulate.workload.calibration import Calibration, calibrated
 from dltune.simulate.workload.transfer import transferred
 from dltune.simulate.workload.workload import Outcome, Workload
-from dltune.system.known import KNOWN
+from dltune.system.topology import BUILTIN_MACHINES
 
 STRATEGY_3 = "per-type+co-run"
 
@@ -104,7 +103,7 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
     remark = None
     section = plan.of(Threads) if plan else None
     if plan and section:
-        known = (profile.machine, *KNOWN.values())
+        known = (profile.machine, *BUILTIN_MACHINES.values())
         there = next((machine for machine in known if machine.fingerprint == plan.machine), None)
         if there is None:
             remark = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 
 if TYPE_CHECKING:
     import jinja2

@@ -14,13 +14,7 @@ from importlib import resources
 
 from dltune import __version__, extensions
 from dltune.base.errors import UsageError
-from dltune.base.tables import (
-    Course,
-    Ratios,
-    Shares,
-    Table,
-    Tiles,
-)
+from dltune.base.formatting import Course, Ratios, Shares, Table, Tiles
 from dltune.findings.finding_text import format_cost, format_gain, to_sentence
 from dltune.report.charts.course import course
 from dltune.report.charts.forest import forest
@@ -29,7 +23,7 @@ from dltune.report.charts.tiles import tiles
 from dltune.report.markup import Markup, joined, rendered, tag
 from dltune.report.sections.schedules import schedule
 from dltune.report.table import html
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.views import (
     Context,
     Findings,

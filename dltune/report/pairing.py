@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.plan.plan import with_sections
 from dltune.schemas.bench import Bench
 from dltune.schemas.plan import Plan, first
@@ -13,7 +13,7 @@ from dltune.views import Context
 def plan_of(profile: Profile, context: Context) -> Plan | None:
     """The plan that was made from the profile; else one for the same graphs."""
     plans = context.of(Plan)
-    digest = files.digest(profile) if plans else ""
+    digest = documents.digest(profile) if plans else ""
     graphs = {step.signature for step in profile.steps}
     made = (plan for plan in plans if plan.profile == digest)
     fitting = (plan for plan in plans if set(plan.signatures) == graphs)
@@ -41,4 +41,4 @@ def _digests(plan: Plan) -> tuple[str, ...]:
     """Return the digests of the plan, and of its state before `dltune tune --into`, in the first
     schema too."""
     before = with_sections(plan, settings=None)
-    return files.digest(plan), files.digest(before), files.digest_of(first(before))
+    return documents.digest(plan), documents.digest(before), documents.digest_of(first(before))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dltune.base.errors import UsageError
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.plan.plan import in_order
 from dltune.plan.registry import planner
 from dltune.report.execution import Execution, executions, live_bytes

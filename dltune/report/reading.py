@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune import extensions
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.extensions import DocumentKind
 from dltune.views import Context, Loaded
@@ -28,7 +28,7 @@ def read(paths: Sequence[Path]) -> Context:
         if path.resolve() in seen:
             raise UsageError(f"{path} is named twice", remedy="name each file once")
         seen.add(path.resolve())
-        name, _, _ = files.schema(path).rpartition("/")
+        name, _, _ = documents.schema(path).rpartition("/")
         if name not in known():
             remedy = f"name files of: {', '.join(known())}"
             if name not in extensions.names("documents"):

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import (
-    Bar,
-    Cell,
-    Drawn,
-    Figure,
-    Key,
-    Prose,
-    Table,
-)
+from dltune.base.formatting import Bar, Cell, Drawn, Figure, Key, Prose, Table
 from dltune.report.charts.marks import bar
 from dltune.report.markup import Markup, rendered, short, tag
 

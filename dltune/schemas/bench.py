@@ -1,9 +1,4 @@
-"""The bench document: one job under several settings that take turns. `dltune bench` writes it.
-
-Times are in seconds. A *step* lasts from one start of the job's main step graph to the next start.
-A *turn* is a few steps in a row; the first is a warm-up and is not counted. A *round* has one turn
-of every setting.
-"""
+"""Comparisons of settings that take turns: the document of `dltune bench`, and the state of a search."""
 
 from __future__ import annotations
 
@@ -12,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
+from dltune.base import documents
+from dltune.base.documents import (
     AMOUNT,
     POSITIVE,
     at_least,
@@ -27,7 +22,7 @@ from dltune.base.faults import (
 from dltune.schemas import machine as machine_document
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Framework, Samples, tensorflow_alone
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import MEASURED, Choice, Verdict
 
 SCHEMA = "dltune.bench/2"
 
@@ -116,7 +111,11 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """A comparison of settings.
+    """One job under several settings that take turns. `dltune bench` writes it.
+
+    Times are in seconds. A *step* lasts from one start of the job's main step graph to the next
+    start. A *turn* is a few steps in a row; the first is a warm-up and is not counted. A *round*
+    has one turn of every setting.
 
     `machine`: machine on which the job was measured.
     `framework`: framework that ran the job.
@@ -153,7 +152,7 @@ def check(bench: Bench) -> list[str]:
     return faults
 
 
-load = files.reader(Bench, SCHEMA, check, {1: tensorflow_alone})
+load = documents.reader(Bench, SCHEMA, check, {1: tensorflow_alone})
 
 
 def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
@@ -168,3 +167,60 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
         yield from POSITIVE.faults(f"{at}.steps", *turn.steps)
         yield from AMOUNT.of(at, turn, "cpu_seconds", "voluntary", "involuntary", "faults")
         yield from at_most(1).faults(f"{at}.scheduling", *turn.scheduling)
+
+
+TUNE_SCHEMA = "dltune.tune/2"
+
+
+class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A candidate compared with the best settings at that time.
+
+    `candidate`: settings of the candidate.
+    `against`: best settings at that time.
+    `verdict`: result of the comparison.
+    `ratios`: one ratio per round.
+    `why`: explanation of the verdict.
+    """
+
+    candidate: tuple[Choice, ...]
+    against: tuple[Choice, ...]
+    verdict: Verdict
+    ratios: tuple[float, ...]
+    why: str = ""
+
+
+class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """The state of a search for settings.
+
+    `dltune tune` keeps it next to its plan and removes it when the search is complete. Ratios are
+    step times divided by the step times of `against` in the same round. Below 1 is faster.
+
+    `machine`: fingerprint of the machine.
+    `framework`: framework that runs the job; null if not known yet.
+    `options`: choices that the search can try, in this order.
+    `spent`: seconds of the budget already used.
+    `trials`: completed trials.
+    """
+
+    schema: str
+    created: str
+    dltune: str
+    command: tuple[str, ...]
+    machine: str
+    framework: Framework | None
+    options: tuple[Choice, ...]
+    spent: float
+    trials: tuple[Trial, ...]
+
+
+def check_tune(state: Tune) -> list[str]:
+    """All that cannot be true, one sentence each, the field's path first."""
+    faults = [*empty("", state, "command"), *AMOUNT.of("", state, "spent")]
+    for here, trial in each("trials", state.trials):
+        faults += POSITIVE.faults(f"{here}.ratios", *trial.ratios)
+        if trial.verdict in MEASURED and not trial.ratios:
+            faults.append(f"{here}.verdict {trial.verdict!r} needs ratios, but ratios is empty")
+    return faults
+
+
+load_tune = documents.reader(Tune, TUNE_SCHEMA, check_tune, {1: tensorflow_alone})

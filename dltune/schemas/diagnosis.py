@@ -1,21 +1,344 @@
 """The diagnosis document: the causes that slow a job down. `dltune diagnose -o FILE.json` writes
 it.
 
-Times are in seconds and sizes in bytes; *cores* are CPU seconds per second.
+Times are in seconds and sizes in bytes; *cores* are CPU seconds per second. A null value could not
+be observed; `unseen` gives the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import AMOUNT
-from dltune.schemas import finding, machine, observation
-from dltune.schemas.finding import Finding
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, SHARE, at_least, each, empty, repeated
+from dltune.schemas import machine
 from dltune.schemas.machine import Machine
-from dltune.schemas.observation import Observation
+from dltune.schemas.profile import Line, Ratio
+from dltune.schemas.settings import Choice
+
+# measured in this job; computed from measurements of this job; known from other jobs
+Confidence = Literal["measured", "modelled", "rule"]
+
+
+class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The expected saving of a fix, as a share of the steps' wall time.
+
+    `low`, `high`: lowest and highest expected saving.
+    """
+
+    low: float
+    high: float
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause of slowness, with its evidence, its cost and its fix.
+
+    `cause`: name of the rule, as the reference lists it.
+    `title`: the problem in one line.
+    `evidence`: measured values.
+    `fix`: a command, a setting or a change of the script; null if nothing has to be done.
+    `seconds`: cost per step, in seconds; null if unknown, or not per step.
+    `share`: cost as a share of the job's time; null if unknown.
+    `gain`: expected gain of the fix.
+    `confidence`: how the gain is known: `measured` in this job, `modelled` from measurements of
+      this job, or a `rule` known from other jobs.
+    `apply`: settings that a plan of `dltune diagnose --plan` applies.
+    `try_next`: settings that `dltune tune` tries first.
+    """
+
+    cause: str = ""  # set by the rule
+    title: str
+    evidence: str
+    fix: str | None = None
+    seconds: float | None = None
+    share: float | None = None
+    gain: Gain | None = None
+    confidence: Confidence = "rule"
+    apply: tuple[Choice, ...] = ()
+    try_next: tuple[str, ...] = ()
+
+
+def finding_faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
+    """All that cannot be true, one sentence each, the field's path first."""
+    for at, finding in each(here, findings, "cause"):
+        yield from empty(at, finding, "cause", "title")
+        yield from AMOUNT.of(at, finding, "seconds")
+        yield from SHARE.of(at, finding, "share")
+        yield from SHARE.of(f"{at}.gain", finding.gain, "low", "high")
+        if finding.gain is not None:
+            low = finding.gain.low
+            yield from at_least(low, "its low").of(f"{at}.gain", finding.gain, "high")
+
+
+def of_another_kind(document: dict[str, Any], *, title: str, fix: str) -> dict[str, Any]:
+    """A document as it was before findings were of one kind: these fields had other names, and no
+    rule was named."""
+    names = {title: "title", fix: "fix"}
+    found = document.get("findings")
+    if not isinstance(found, list):
+        return document  # and refused for that
+    return {**document, "findings": [_renamed(one, names) for one in found]}
+
+
+def _renamed(one: object, names: dict[str, str]) -> object:
+    if not isinstance(one, dict):
+        return one
+    return {"cause": "not-named", **{names.get(field, field): one[field] for field in one}}
+
+
+# what a main thread of Python is at
+Activity = Literal[
+    "step",  # its graph runs
+    "tracing",  # a graph is traced, or compiled
+    "input",  # it waits for the next batch
+    "queue",  # or for what another thread or process of the job puts into a queue
+    "reading",  # it takes figures out of tensors
+    "eager",  # it runs a single op
+    "saving",
+    "validation",
+    "fit",  # Keras prepares and ends a step
+    "call",  # a step is called, before or after its graph
+    "python",  # anything else
+]
+
+
+class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Share of an activity of the main thread.
+
+    `activity`: `step`: a graph runs; `tracing`: a graph is traced or compiled; `input`: waits for
+      the next batch; `queue`: waits for another thread or process of the job; `reading`: reads
+      values of tensors; `eager`: runs a single op; `saving`; `validation`; `fit`: Keras prepares or
+      ends a step; `call`: a step is called, before or after its graph; `python`: anything else.
+    `share`: share of the samples.
+    `lines`: lines of the job's code, the most frequent first, each with its share of all samples.
+    """
+
+    activity: Activity
+    share: float
+    lines: tuple[Line, ...]
+
+
+class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Python samples of the process that trains.
+
+    `pid`: process.
+    `looks`: number of samples.
+    `shares`: activities of the main thread; they add up to 1.
+    `generator`: share of the samples in which another thread ran Python for the input pipeline.
+    `generator_lines`: lines of that code.
+    """
+
+    pid: int
+    looks: int
+    shares: tuple[Share, ...]
+    generator: float
+    generator_lines: tuple[Line, ...]
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A process of the job.
+
+    `pid`, `parent`: process and parent process.
+    `command`: command line.
+    `seconds`: duration of the observation.
+    `cpu`: cores used.
+    `kernel`: part of `cpu` spent in the kernel.
+    `queued`: cores that its threads were ready for and did not get.
+    `threads`: number of threads.
+    `cpus`: CPUs that any of its threads can run on.
+    `ranks`: ranks of the job on this node, as the launcher reports; null without a launcher.
+    `framework`: framework that the process has loaded.
+    `intra`, `inter`: the framework's thread settings; null if unknown.
+    `faults`: minor page faults per second.
+    `resident`: bytes in memory at the end, without files.
+    `growth`: growth of `resident` in bytes per second; null if the observation was too short or the
+      process has ended.
+    """
+
+    pid: int
+    command: str
+    seconds: float
+    cpu: float
+    kernel: float
+    queued: float | None
+    threads: int
+    cpus: tuple[int, ...]
+    ranks: int | None
+    intra: int | None
+    inter: int | None
+    faults: float
+    resident: int
+    growth: float | None
+    framework: str | None = None
+    parent: int | None = None
+
+    @property
+    def waited(self) -> float:
+        """Of the CPU time that its threads wanted, the share that they did not have."""
+        wanted = self.cpu + (self.queued or 0.0)
+        return (self.queued or 0.0) / wanted if wanted > 0 else 0.0
+
+
+class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A process that does not belong to the job.
+
+    `pid`: process.
+    `command`: command line.
+    `cpu`: cores used.
+    """
+
+    pid: int
+    command: str
+    cpu: float
+
+
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The host during the observation.
+
+    `cpus`: CPUs that a job can have here if nothing restricts it.
+    `online`: number of CPUs of the machine.
+    `quota`: lowest CPU time limit of the job, in cores; null without a limit.
+    `throttled`: share of the time in which the limit stopped the job.
+    `others`: cores that other processes used, of those that the job can run on.
+    `neighbours`: the processes that used most of them.
+    `stolen`: cores that the hypervisor gave to other machines.
+    `memory_limit`: memory limit of the job's control group.
+    `reclaims`: number of times per second that the control group reached its limit.
+    `available`: bytes of memory that are still available.
+    `hyperthreads`: CPUs of each core that has several.
+    """
+
+    cpus: tuple[int, ...]
+    online: int
+    quota: float | None
+    throttled: float | None
+    others: float
+    neighbours: tuple[Neighbour, ...]
+    stolen: float
+    memory_limit: int | None
+    reclaims: float
+    available: int
+    hyperthreads: tuple[tuple[int, ...], ...] = ()
+
+    def cores(self, cpus: Iterable[int]) -> int:
+        """How many cores so many CPUs are of."""
+        core = {cpu: group[0] for group in self.hyperthreads for cpu in group}
+        return len({core.get(cpu, cpu) for cpu in cpus})
+
+
+class Graphs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Graphs and steps of the process that trains.
+
+    `traced`: graphs created during the observation.
+    `once`: those that ran at most once.
+    `again`: graphs created for the function with the most graphs.
+    `eager`: seconds of ops that ran one by one.
+    `waited`: part of `eager` spent waiting for input; null if not counted.
+    `compilations`: new sets of input shapes for which XLA compiled a cluster.
+    `compiling`: seconds of these compilations.
+    `steps`: completed steps of PyTorch optimizers.
+    `denormal_looks`: samples that checked for denormal numbers.
+    `denormal`: samples in which the main thread had computed with denormal numbers since the sample
+      before.
+    `flushed`: step time with denormal numbers treated as zero, divided by the step time before;
+      null if not tried.
+    `period`: mean time from one step to the next while nothing is recorded; null if unknown.
+    """
+
+    traced: int
+    once: int
+    eager: float
+    again: int = 0
+    compilations: int = 0
+    compiling: float = 0.0
+    steps: int = 0
+    denormal_looks: int = 0
+    denormal: int = 0
+    flushed: Ratio | None = None
+    waited: float | None = None
+    period: float | None = None
+
+
+class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Observation of a job under its own settings.
+
+    `seconds`: duration.
+    `host`: the host.
+    `processes`: processes of the job.
+    `python`: Python samples; null if Python was not observed.
+    `graphs`: graphs and steps; null if unknown.
+    `cost`: share of one CPU that the observation used.
+    `unseen`: things that could not be observed, with the reason.
+    """
+
+    seconds: float
+    host: Host
+    processes: tuple[Process, ...]
+    python: Python | None
+    graphs: Graphs | None
+    cost: float
+    unseen: tuple[str, ...]
+
+    @property
+    def disturbed(self) -> float:
+        """The share of its cores that others had."""
+        taken = self.host.others / self.cores + self.host.stolen / self.host.online
+        return min(1.0, taken)
+
+    @property
+    def cores(self) -> int:
+        """The CPUs that any process of the job may run on."""
+        allowed = {cpu for one in self.processes for cpu in one.cpus}
+        return max(1, len(allowed or self.host.cpus))
+
+    @property
+    def main(self) -> Process | None:
+        """The process that trains, or works most."""
+        trains = [one for one in self.processes if one.intra is not None]
+        return max(trains or self.processes, key=lambda one: one.cpu, default=None)
+
+    def room(self, process: Process) -> float:
+        """The CPUs that a process may run on, or as many as the quota pays for."""
+        return min(len(process.cpus), self.host.quota or math.inf)
+
+    def idle(self, process: Process, *others: Process) -> float:
+        """The share of them that it did not use, nor did `others`; 0 where they are not known."""
+        used = sum(one.cpu for one in (process, *others))
+        return max(0.0, 1 - used / self.room(process)) if process.cpus else 0.0
+
+    def descendants(self, process: Process) -> list[Process]:
+        """What it has started, and what these have; all others where no parents were noted."""
+        if all(one.parent is None for one in self.processes):
+            return [one for one in self.processes if one is not process]
+        below: set[int | None] = {process.pid}
+        while new := {one.pid for one in self.processes if one.parent in below} - below:
+            below |= new
+        return [one for one in self.processes if one.pid in below and one is not process]
+
+
+def faults(observation: Observation) -> Iterator[str]:
+    """All that cannot be true, one sentence each, the field's path first."""
+    yield from AMOUNT.of("observation", observation, "seconds", "cost")
+    host = observation.host
+    yield from AMOUNT.of("observation.host", host, "quota", "others", "stolen", "memory_limit")
+    yield from SHARE.of("observation.host", host, "throttled")
+    here = "observation.processes"
+    yield from repeated(here, "pid", (one.pid for one in observation.processes))
+    for at, one in each(here, observation.processes):
+        yield from AMOUNT.of(at, one, "seconds", "cpu", "kernel", "queued", "faults", "resident")
+        yield from at_least(1).of(at, one, "intra", "inter")
+    if observation.graphs is not None:
+        at = "observation.graphs.flushed"
+        yield from AMOUNT.of(at, observation.graphs.flushed, "low", "median")
+    if observation.python is not None:
+        yield from SHARE.of("observation.python", observation.python, "generator")
+        for at, share in each("observation.python.shares", observation.python.shares):
+            yield from SHARE.of(at, share, "share")
+
 
 SCHEMA = "dltune.diagnosis/1"
 
@@ -72,11 +395,11 @@ def check(diagnosis: Diagnosis) -> list[str]:
 def _faults(diagnosis: Diagnosis) -> Iterator[str]:
     yield from AMOUNT.of("", diagnosis, "seconds")
     yield from AMOUNT.of("step", diagnosis.step, "seconds", "limit")
-    yield from finding.faults("findings", diagnosis.findings)
+    yield from finding_faults("findings", diagnosis.findings)
     if diagnosis.observation is not None:
-        yield from observation.faults(diagnosis.observation)
+        yield from faults(diagnosis.observation)
     if diagnosis.machine is not None:
         yield from (f"machine.{fault}" for fault in machine.check(diagnosis.machine))
 
 
-load = files.reader(Diagnosis, SCHEMA, check)
+load = documents.reader(Diagnosis, SCHEMA, check)

@@ -11,15 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    LEVEL,
-    at_least,
-    each,
-    empty,
-    repeated,
-)
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, LEVEL, at_least, each, empty, repeated
 from dltune.schemas import machine as machine_document
 from dltune.schemas.machine import Machine
 
@@ -47,7 +40,9 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measurements of one revision, for later comparisons.
+    """Measurements of one revision, for later comparisons. `dltune gate record` writes them.
+
+    Times are in seconds and sizes in bytes.
 
     `machine`: machine on which it was measured.
     `kind`: `steps` of a training job, or the `whole` command.
@@ -132,7 +127,9 @@ class Revision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a gate: verdicts on limits.
+    """The result of a gate: verdicts on limits. `dltune gate ab` and `dltune gate check` write it.
+
+    Times are in seconds and sizes in bytes.
 
     `machine`: machine on which it ran.
     `kind`: `steps` of a training job, or the `whole` command.
@@ -174,7 +171,7 @@ def check_baseline(baseline: Baseline) -> list[str]:
     return [*faults, *_measured_faults("measured", baseline.measured)]
 
 
-load_baseline = files.reader(Baseline, BASELINE_SCHEMA, check_baseline)
+load_baseline = documents.reader(Baseline, BASELINE_SCHEMA, check_baseline)
 
 
 def check(result: Result) -> list[str]:
@@ -194,7 +191,7 @@ def check(result: Result) -> list[str]:
     return faults
 
 
-load = files.reader(Result, RESULT_SCHEMA, check)
+load = documents.reader(Result, RESULT_SCHEMA, check)
 
 
 def _measured_faults(here: str, measured: tuple[Measured, ...]) -> Iterator[str]:

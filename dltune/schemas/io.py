@@ -13,20 +13,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    at_most,
-    each,
-    one_of,
-    path,
-    repeated,
-)
-from dltune.base.words import size
-from dltune.schemas import finding
-from dltune.schemas.finding import Finding
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, one_of, repeated
+from dltune.base.documents import field_path as path
+from dltune.base.formatting import size
+from dltune.schemas import diagnosis
+from dltune.schemas.diagnosis import Finding
 
 SCHEMA = "dltune.io/2"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
@@ -442,7 +434,7 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """A document of the first schema, which had findings of its own kind."""
-    return finding.of_another_kind(first, title="said", fix="advice")
+    return diagnosis.of_another_kind(first, title="said", fix="advice")
 
 
 def check(io: Io) -> list[str]:
@@ -453,7 +445,7 @@ def check(io: Io) -> list[str]:
     devices = [storage.device for storage in io.storage]
     faults += repeated("storage", "device", devices)
     faults += _numbers("", io)
-    faults += finding.faults("findings", io.findings)
+    faults += diagnosis.finding_faults("findings", io.findings)
     device = one_of(devices, "the devices in storage")
     if io.watch:
         faults += _watch_faults(io.watch, device)
@@ -462,7 +454,7 @@ def check(io: Io) -> list[str]:
     return faults
 
 
-load = files.reader(Io, SCHEMA, check, {1: _second})
+load = documents.reader(Io, SCHEMA, check, {1: _second})
 
 
 def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:

@@ -6,17 +6,18 @@ read it. You can read, edit and commit it. Each planner owns one section; a plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, at_least, each, empty, index, one_of, repeated
 from dltune.base.errors import UsageError
-from dltune.base.faults import at_least
-from dltune.base.visible import visible
-from dltune.schemas.profile import Framework
+from dltune.base.formatting import visible
+from dltune.schemas import graph
+from dltune.schemas.profile import Framework, Placement
 
 SCHEMA = "dltune.plan/2"
 
@@ -55,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 def stored(path: Path) -> Plan:
     """The plan in a file, its sections as JSON has them. Raises UsageError, with every fault."""
-    return files.read(path, Plan, SCHEMA, _faults, {1: _second})
+    return documents.read(path, Plan, SCHEMA, _faults, {1: _second})
 
 
 def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
@@ -64,7 +65,7 @@ def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
         return msgspec.convert(stored, kind)
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path} is invalid: in sections.{visible(name)}: {files.located(error)}",
+            f"{path} is invalid: in sections.{visible(name)}: {documents.located(error)}",
             remedy="create the plan again with this version of dltune",
         ) from None
 
@@ -98,3 +99,126 @@ def _second(first: Mapping[str, Any]) -> dict[str, Any]:
 
 def _faults(plan: Plan) -> list[str]:
     return at_least(1).of("", plan, "cores")
+
+
+CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)
+
+
+class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A way to run an op.
+
+    `threads`, `placement`: thread count and placement.
+    `seconds`: predicted time.
+    """
+
+    threads: int
+    placement: Placement
+    seconds: float
+
+
+class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The decision for an op key, or for one node.
+
+    `key`: key of the op; `@SIGNATURE/NAME` for one node of one graph, which takes precedence over
+      the op's entry.
+    `threads`: number of parts that the work is divided into. It determines the order of sums.
+    `placement`: `shared` or `spread`.
+    `seconds`: predicted time.
+    `serial`: predicted time on one thread.
+    `cores`: cores that the op must use; null lets the scheduler choose as many as `threads`.
+    `candidates`: up to three alternatives for co-running, the fastest first.
+    """
+
+    key: str
+    threads: int
+    placement: Placement
+    seconds: float
+    serial: float
+    cores: tuple[int, ...] | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def choice(self) -> Candidate:
+        return Candidate(self.threads, self.placement, self.seconds)
+
+
+class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thread setting for all ops, as the framework itself provides it.
+
+    `intra`: threads within an op.
+    `inter`: ops at the same time.
+    """
+
+    intra: int
+    inter: int
+
+
+class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Simulated time of a round of the steps.
+
+    `setting`: `default`, `recommended`, `uniform AxB` (A threads within an op, B ops at the same
+      time), or a strategy such as `per-type+co-run+smt`. `cap=N` means that no op uses more than N
+      threads.
+    `seconds`: time of a round.
+    `speedup`: speedup over `recommended`.
+    `corunning`: mean number of ops running at the same time.
+    """
+
+    setting: str
+    seconds: float
+    speedup: float
+    corunning: float
+
+
+class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Thread counts, placement and co-runs of ops.
+
+    `strategy`: the chosen entry of `predictions`.
+    `uniform`: the framework's own thread setting under which the plan runs. With empty `ops` it is
+      the whole plan.
+    `corun`: ops run at the same time on separate cores.
+    `hyperthreads`: small ops also use the second hardware threads. Requires `corun`.
+    `small`: ops with less `serial` time than this are left to the framework's own thread pool.
+    `ops`: decisions per op, the most time-consuming first.
+    `predictions`: simulated settings.
+    """
+
+    strategy: str
+    uniform: Uniform
+    corun: bool
+    hyperthreads: bool
+    small: float
+    ops: tuple[OpPlan, ...]
+    predictions: tuple[Prediction, ...]
+
+
+def thread_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:
+    """All that cannot be done, one sentence each, the field's path first; on a machine of `cores`
+    cores, for graphs of these `signatures`."""
+    yield from at_least(1).of("threads.uniform", threads.uniform, "intra", "inter")
+    if threads.hyperthreads and not threads.corun:
+        yield "threads.hyperthreads must be false when corun is false: smt needs co-run"
+    yield from AMOUNT.of("threads", threads, "small")
+    yield from repeated("threads.ops", "key", (op.key for op in threads.ops))
+    for here, op in each("threads.ops", threads.ops):
+        yield from _op_faults(f"{here} ({op.key})", op, cores)
+        if (node := graph.named_node(op.key)) and node[0] not in signatures:
+            yield f"{here}.key must name a node of the plan's graphs, got {visible(repr(op.key))}"
+    predicted = {prediction.setting for prediction in threads.predictions}
+    yield from one_of(predicted, "the settings in predictions").of("threads", threads, "strategy")
+    for here, prediction in each("threads.predictions", threads.predictions):
+        yield from AMOUNT.of(here, prediction, "seconds", "speedup", "corunning")
+
+
+def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
+    yield from at_least(1).of(here, op, "threads")
+    yield from AMOUNT.of(here, op, "seconds", "serial")
+    if op.cores is not None:
+        yield from empty(here, op, "cores")
+        yield from repeated(f"{here}.cores", "core", op.cores)
+        yield from index(cores, "cores").faults(f"{here}.cores", *op.cores)
+    if len(op.candidates) > CANDIDATES:
+        yield f"{here}.candidates must be at most {CANDIDATES}, got {len(op.candidates)} of them"
+    for at, candidate in each(f"{here}.candidates", op.candidates):
+        yield from at_least(1).of(at, candidate, "threads")
+        yield from AMOUNT.of(at, candidate, "seconds")

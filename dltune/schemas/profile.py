@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
+from dltune.base import documents
+from dltune.base.documents import (
     AMOUNT,
     POSITIVE,
     SHARE,
@@ -27,16 +27,11 @@ from dltune.base.faults import (
 )
 from dltune.frameworks.capabilities import Framework as Capabilities
 from dltune.frameworks.capabilities import framework as capabilities_of
-from dltune.schemas import calls as calls_document
-from dltune.schemas import compiled as compiled_document
 from dltune.schemas import machine as machine_document
-from dltune.schemas import roofs as roofs_document
-from dltune.schemas.calls import Calls
-from dltune.schemas.compiled import Compiled
-from dltune.schemas.machine import Machine
-from dltune.schemas.roofs import Roofs
-from dltune.schemas.sections import settings as plan_settings
-from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas import settings as plan_settings
+from dltune.schemas.machine import Machine, Roofs, check_roofs
+from dltune.schemas.pytorch_step import Calls, Compiled, call_faults, compiled_faults
+from dltune.schemas.settings import SettingsPlan
 
 SCHEMA = "dltune.profile/2"
 
@@ -547,17 +542,17 @@ def check(profile: Profile) -> list[str]:
         faults += SHARE.of(here, link, "fit")
     faults += at_least(0).of("memory", profile.memory, "live", "peak")
     if profile.roofs is not None:
-        faults += [f"roofs.{fault}" for fault in roofs_document.check(profile.roofs)]
+        faults += [f"roofs.{fault}" for fault in check_roofs(profile.roofs)]
     if profile.calls is not None:
-        faults += [f"calls.{fault}" for fault in calls_document.faults(profile.calls)]
+        faults += [f"calls.{fault}" for fault in call_faults(profile.calls)]
     if profile.compiled is not None:
-        faults += [f"compiled.{fault}" for fault in compiled_document.faults(profile.compiled)]
+        faults += [f"compiled.{fault}" for fault in compiled_faults(profile.compiled)]
     if profile.under is not None:
         faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
     return faults
 
 
-load = files.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
+load = documents.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
 
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:

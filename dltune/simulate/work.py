@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Candidate
+from dltune.schemas.plan import Candidate
 from dltune.simulate import simulate_binding as binding
 
 MAX_CORES = 1024  # corun.h's kMaxCores

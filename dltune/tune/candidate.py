@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dltune.schemas.sections.settings import Choice, Kind
+from dltune.schemas.settings import Choice, Kind
 
 Candidate = tuple[Choice, ...]
 AS_GIVEN: Candidate = ()

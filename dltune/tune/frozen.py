@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import signal
 
-from dltune.system.proc import tree
+from dltune.system.proc import stat
 
 
 def freeze(session: int) -> None:
     """Stop all processes of a job's session."""
-    tree.send(signal.SIGSTOP, session)
+    stat.send(signal.SIGSTOP, session)
 
 
 def thaw(session: int) -> None:
     """Let them go on."""
-    tree.send(signal.SIGCONT, session)
+    stat.send(signal.SIGCONT, session)
 
 
 def end(session: int) -> None:
     """Kill them."""
-    tree.send(signal.SIGKILL, session)
+    stat.send(signal.SIGKILL, session)

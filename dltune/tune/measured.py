@@ -21,8 +21,8 @@ from dltune.plan.settings.applied import as_it_is
 from dltune.plan.settings.launcher import starts_ranks
 from dltune.plan.settings.setting import Circumstances
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import Choice
-from dltune.system.free_memory import free_bytes, used_bytes
+from dltune.schemas.settings import Choice
+from dltune.system.memory import free_bytes, used_bytes
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.guardian import Guardian

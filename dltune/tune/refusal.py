@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.job.last_words import last_lines
-from dltune.schemas.sections.settings import Choice
+from dltune.job.failures import last_lines
+from dltune.schemas.settings import Choice
 from dltune.tune.candidate import Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.tried import Tried

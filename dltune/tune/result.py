@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.sections.settings import (
-    Choice,
-    Effect,
-    Kind,
-    Measured,
-    SettingsPlan,
-    Untried,
-)
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
+from dltune.schemas.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
 from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
 from dltune.tune.search import Final, Search
 from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base import documents
+from dltune.base.documents import Output
 from dltune.base.errors import UsageError
-from dltune.base.files import Output
 from dltune.plan.settings.effects import in_words
 from dltune.plan.settings.setting import Circumstances
-from dltune.schemas import tune
+from dltune.schemas import bench
+from dltune.schemas.bench import Trial, Tune
 from dltune.schemas.profile import Framework
-from dltune.schemas.tune import Trial, Tune
 from dltune.tune.space import Offer
 
 
@@ -32,7 +32,7 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
             f"there is no search to continue: {path} does not exist",
             remedy="omit --resume; dltune saves the search next to the plan after each trial",
         )
-    state = tune.load(path)
+    state = bench.load_tune(path)
     for what, was, now in (
         ("another job", " ".join(state.command), " ".join(here.command)),
         ("another machine", state.machine, here.machine.fingerprint),
@@ -62,8 +62,8 @@ class State:
         """Raises UsageError when it cannot be written."""
         self._file.write(
             Tune(
-                schema=tune.SCHEMA,
-                created=files.now(),
+                schema=bench.TUNE_SCHEMA,
+                created=documents.now(),
                 dltune=__version__,
                 command=self._here.command,
                 machine=self._here.machine.fingerprint,

@@ -29,8 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.plan.settings.effects import in_words
-from dltune.schemas.sections.settings import Verdict
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
+from dltune.schemas.settings import Verdict
 from dltune.tune import verdict
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option, added
 from dltune.tune.evaluator import Evaluator, Refused

@@ -9,7 +9,7 @@ from dltune.base.errors import UsageError
 from dltune.plan.settings.applied import set_by_user
 from dltune.plan.settings.setting import Circumstances, Setting
 from dltune.plan.settings.space import SPACE, by_name, joins
-from dltune.schemas.sections.settings import Choice, Kind, Untried
+from dltune.schemas.settings import Choice, Kind, Untried
 from dltune.simulate.workload import uniform
 from dltune.tune.candidate import KINDS, Candidate, Option
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.job import rendezvous
+from dltune.job import rank_layout
 from dltune.job.launch import Job
 from dltune.plan.settings.applied import Applied, means_of
 from dltune.plan.settings.setting import Circumstances
@@ -97,7 +97,7 @@ def launch(
     tried = Tried(applied, here, known)
     with contextlib.ExitStack() as stack, open(log, "wb") as file:
         to = 2 if verbose else file.fileno()
-        command, environment = rendezvous.with_own_port(
+        command, environment = rank_layout.with_own_port(
             applied.command(here.command), applied.environment(os.environ)
         )
         job = Job(

@@ -7,19 +7,19 @@ import itertools
 from collections.abc import Callable
 
 from dltune.base.errors import DltuneError
-from dltune.job import messages
-from dltune.job.diagnosis import why_no_step
+from dltune.job import protocol
+from dltune.job.failures import why_no_step
 from dltune.job.launch import Event, Process
-from dltune.job.orders import DETACH, REPORT, Orders, machine_lines
+from dltune.job.protocol import DETACH, REPORT, Orders, machine_lines
+from dltune.job.rank_layout import local_rank
 from dltune.job.record import NANOSECOND, Record
 from dltune.plan.settings.applied import Applied, variables
 from dltune.plan.settings.enforce import Settings
 from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import by_name
 from dltune.profile import breakdown
-from dltune.schemas.sections.settings import Choice
-from dltune.system.proc.maps import mappings
-from dltune.system.ranks import local_rank
+from dltune.schemas.settings import Choice
+from dltune.system.proc.process import mappings
 from dltune.tune import frozen
 from dltune.turns.step_barrier import StepBarrier, Taken
 from dltune.turns.steps import StepGraphs
@@ -44,7 +44,7 @@ class Tried(StepBarrier):
         self._settings = Settings(applied, here.machine, watch=variables(here))
         self._processes: dict[int, Process] = {}
 
-    def answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: protocol.Python) -> dict[str, object]:
         """The settings, and the plugin in any case."""
         return {**self._settings.answer(python), "plugin": True}
 
@@ -107,7 +107,7 @@ class Tried(StepBarrier):
         between = [b - a for a, b in itertools.pairwise(starts)]
         return min(between) * NANOSECOND if between else None
 
-    def _main_executions(self) -> tuple[Record, dict[int, list[messages.Execution]]]:
+    def _main_executions(self) -> tuple[Record, dict[int, list[protocol.Execution]]]:
         """The record of the process that leads, and its executions of the step's main graph."""
         assert self.steps is not None
         record = self.sightings.records[self.steps.pid]

@@ -22,10 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dltune.schemas.sections.settings import Measured, Verdict
-from dltune.stats.anytime import anytime_ratio
-from dltune.stats.interval import Interval
-from dltune.stats.signs import sign_test
+from dltune.schemas.settings import Measured, Verdict
+from dltune.stats import Interval, anytime_ratio, sign_test
 
 # of a trial; of the final comparison, which is one alone
 CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99

@@ -6,8 +6,8 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dltune.schemas.sections.settings import Choice
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
+from dltune.schemas.settings import Choice
 from dltune.tune.candidate import Candidate, Option, added, beside, without
 
 # a setting that takes so much longer alone is not tried in a pair

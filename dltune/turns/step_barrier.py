@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dltune.job import messages
-from dltune.job.diagnosis import Sightings
+from dltune.job import protocol
+from dltune.job.failures import Sightings
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import grant_line
+from dltune.job.protocol import grant_line
 from dltune.job.record import NANOSECOND, Record
 from dltune.schemas.profile import Framework
 from dltune.system.proc.process import exists
@@ -51,7 +51,7 @@ class StepBarrier:
     def __init__(
         self,
         signatures: Sequence[str],
-        heard: Callable[[Record, messages.Execution], None] = lambda *_: None,
+        heard: Callable[[Record, protocol.Execution], None] = lambda *_: None,
         known: tuple[frozenset[str], ...] = (),
     ) -> None:
         """`heard` is called with each execution of the process that leads. `known`: names of the
@@ -97,7 +97,7 @@ class StepBarrier:
         return self._job.exit_code
 
     @property
-    def pools(self) -> messages.Device | None:
+    def pools(self) -> protocol.Device | None:
         """The framework's threads in the process that leads, as they were made."""
         return self.sightings.records[self._lead].settings() if self._lead is not None else None
 
@@ -182,9 +182,9 @@ class StepBarrier:
         self.news = time.monotonic()
         self.sightings.add(message)
         if process is None:
-            self.building = isinstance(message, messages.Building)
+            self.building = isinstance(message, protocol.Building)
             return
-        if isinstance(message, messages.Waiting):
+        if isinstance(message, protocol.Waiting):
             late = process.pid not in self._steppers and self._granted
             self._steppers[process.pid] = process
             if self._lead is None:
@@ -195,7 +195,7 @@ class StepBarrier:
                 self._waiting[process.pid] = message.at
             return
         record = self.sightings.records[process.pid]
-        if not isinstance(message, messages.Execution):
+        if not isinstance(message, protocol.Execution):
             record.add(message)
             return
         if message.graph not in record.graphs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dltune.job.messages import Graph
+from dltune.job.protocol import Graph
 from dltune.job.record import Record
 from dltune.profile.discovery import Discovery
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dltune.system.proc import threads, tree
+from dltune.system.proc import stat as threads
+from dltune.system.proc import stat as tree
 
 
 @dataclass(frozen=True)

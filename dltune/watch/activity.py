@@ -6,10 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from dltune.job.stacks import Frame, calls_torch, own_frame, own_line
 from dltune.profile.python_lines import runs_graph
-from dltune.schemas.observation import Activity, Python, Share
+from dltune.schemas.diagnosis import Activity, Python, Share
 from dltune.schemas.profile import Line
+from dltune.system.proc.process import Frame, calls_torch, own_frame, own_line
 from dltune.watch.looks import Stack
 
 LINES = 3

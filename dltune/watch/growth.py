@@ -11,7 +11,7 @@ import msgspec
 
 from dltune.findings.memory.growing_memory import MIN_WATCH, may_be_filling
 from dltune.job.launch import Job
-from dltune.schemas.observation import Observation
+from dltune.schemas.diagnosis import Observation
 from dltune.system.proc import process
 
 # least samples of memory, and the share of first samples skipped while a job allocates its base

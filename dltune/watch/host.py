@@ -7,17 +7,11 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from dltune.schemas.observation import Host, Neighbour
-from dltune.system import cgroups, cpulist, topology
+from dltune.schemas.diagnosis import Host, Neighbour
+from dltune.system import kernel_files, topology
+from dltune.system.kernel_files import text
 from dltune.system.proc import process
-from dltune.system.proc.entry import text
-from dltune.system.proc.stat import (
-    TICK,
-    Stat,
-    busy,
-    stolen,
-)
-from dltune.system.proc.tree import processes
+from dltune.system.proc.stat import TICK, Stat, busy, processes, stolen
 
 # the parent of the kernel's own threads, which work for the job as well as for others
 KERNEL = 2
@@ -37,9 +31,9 @@ class HostWatch:
         self._since = time.monotonic()
         self._processes = processes()
         self._stolen, self._busy = stolen(), busy()
-        self._throttled = cgroups.throttled(pid)
-        self._reclaims = cgroups.reclaims(pid)
-        self._limits = cgroups.limits(pid=pid)
+        self._throttled = kernel_files.throttled(pid)
+        self._reclaims = kernel_files.reclaims(pid)
+        self._limits = kernel_files.limits(pid=pid)
 
     def _used(self, pid: int, now: Stat, *, children: bool = False) -> float:
         """Return the CPU seconds of a process since the watch began; `children`: including its
@@ -76,7 +70,7 @@ class HostWatch:
         if _sees_all():
             others = min(others, sum(cores.values()))
         throttled = None
-        now_throttled = cgroups.throttled(self._pid)
+        now_throttled = kernel_files.throttled(self._pid)
         if self._throttled is not None and now_throttled is not None:
             # relative to the job's time on its CPUs: idle CPUs are not throttled
             stood = max(0.0, now_throttled - self._throttled)
@@ -95,7 +89,7 @@ class HostWatch:
             ),
             stolen=max(0.0, stolen() - self._stolen) / seconds,
             memory_limit=self._limits.memory,
-            reclaims=max(0, cgroups.reclaims(self._pid) - self._reclaims) / seconds,
+            reclaims=max(0, kernel_files.reclaims(self._pid) - self._reclaims) / seconds,
             available=_available(),
             hyperthreads=tuple(
                 sorted(
@@ -109,7 +103,7 @@ class HostWatch:
 
 def _isolated() -> frozenset[int]:
     """Return the CPUs that the kernel gives only to processes that ask for them (isolcpus)."""
-    return cpulist.read(Path("/sys/devices/system/cpu/isolated"))
+    return kernel_files.read_cpulist(Path("/sys/devices/system/cpu/isolated"))
 
 
 def _sees_all() -> bool:

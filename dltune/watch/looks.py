@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dltune.job.stacks import Frame
-from dltune.system.checks.py_spy import usable
+from dltune.system.checks.software import can_use_py_spy
+from dltune.system.proc.process import Frame
 
 # samples a second: each takes a millisecond or two of one CPU
 RATE = 10
@@ -42,7 +42,7 @@ class Looks:
         self._folder = tempfile.TemporaryDirectory(prefix="dltune-")
         self._file = Path(self._folder.name) / "stacks"
         self._process: subprocess.Popen[bytes] | None = None
-        command, found = usable(invited=invited)
+        command, found = can_use_py_spy(invited=invited)
         if command is None:
             self.why = found
             return

@@ -13,16 +13,15 @@ from dltune.base.errors import DltuneError
 from dltune.findings.evidence import Evidence
 from dltune.findings.python import denormals
 from dltune.frameworks.capabilities import FRAMEWORKS, framework
-from dltune.job import messages
+from dltune.job import protocol
+from dltune.job.failures import loaded
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record, period
-from dltune.job.unreported import loaded
 from dltune.profile.counting import Choice
 from dltune.profile.discovery import WARM_UP
 from dltune.profile.session import Progress, Session
-from dltune.schemas.machine import Machine
-from dltune.schemas.roofs import Roofs
-from dltune.system.placement import default_interval
+from dltune.schemas.machine import Machine, Roofs
+from dltune.system.topology import default_interval
 from dltune.watch.growth import looked_at_again, unsettled
 from dltune.watch.watch import JobWatch
 
@@ -137,12 +136,12 @@ class Observing:
         record = self._session.sightings.records[pid]
         return period(record, graph, before, after) if after else None
 
-    def _reported(self, job: Job, pid: int) -> messages.Report | None:
+    def _reported(self, job: Job, pid: int) -> protocol.Report | None:
         self._session.ask(pid)
         until = time.monotonic() + PATIENT
         for event in job.events(0.1):
             mine = event and event.process and event.process.pid == pid
-            if event and mine and isinstance(event.message, messages.Report):
+            if event and mine and isinstance(event.message, protocol.Report):
                 return event.message
             if time.monotonic() >= until:
                 break

@@ -15,13 +15,13 @@ from dltune.base.errors import UsageError
 from dltune.extensions import extensions, load
 from dltune.findings.evidence import Evidence
 from dltune.frameworks.capabilities import framework
+from dltune.job.failures import loaded
+from dltune.job.rank_layout import local_rank
 from dltune.job.record import Record
-from dltune.job.unreported import loaded
-from dltune.schemas.observation import Graphs, Observation, Process
-from dltune.system import cpulist
-from dltune.system.proc import process, tree
+from dltune.schemas.diagnosis import Graphs, Observation, Process
+from dltune.system import kernel_files
+from dltune.system.proc import process, stat
 from dltune.system.proc.stat import TICK
-from dltune.system.ranks import local_rank
 from dltune.watch import activity
 from dltune.watch.files import document
 from dltune.watch.files.watch import Watch, WatchedProcess
@@ -47,7 +47,7 @@ class JobWatch:
         record = records.get(pid)
         self._graphs = len(record.graphs) if record else 0
         self._report = record.report if record else None
-        processes = tree.Tree(root)
+        processes = stat.Tree(root)
         self._watch = Watch(processes)
         self._host = HostWatch(pid)
         self._looks = Looks(pid, invited=record is not None)
@@ -86,7 +86,7 @@ class JobWatch:
 
     def _end(self, subject: str) -> Evidence:
         seconds = self.seconds
-        own = {os.getpid(), *tree.descendants(os.getpid())}
+        own = {os.getpid(), *stat.descendants(os.getpid())}
         self._over.set()
         self._thread.join()
         with self._watch as watch:
@@ -135,7 +135,9 @@ class JobWatch:
             kernel=used.kernel / seconds,
             queued=sum(queued) / seconds if queued else None,
             threads=len(seen.running),
-            cpus=tuple(sorted({cpu for mask in allowed for cpu in cpulist.parse(mask)})),
+            cpus=tuple(
+                sorted({cpu for mask in allowed for cpu in kernel_files.parse_cpulist(mask)})
+            ),
             ranks=_ranks(seen.pid),
             intra=settings.intra if settings else None,
             inter=settings.inter if settings else None,

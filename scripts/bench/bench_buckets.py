@@ -26,7 +26,7 @@ from statistics import median
 
 from namespaces import Namespace, namespaces
 
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = (

@@ -19,10 +19,9 @@ from statistics import median
 
 from in_turns import FIRST, SECOND, executions
 
-from dltune.job.messages import Execution
-from dltune.job.orders import Orders
+from dltune.job.protocol import Execution, Orders
 from dltune.job.record import NANOSECOND, Record, span
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 from dltune.system import topology
 from dltune.system.perf import presets
 

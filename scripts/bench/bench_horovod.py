@@ -30,9 +30,8 @@ import msgspec
 import psutil
 
 from dltune.plan import plan as plans
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Uniform
-from dltune.stats.signs import paired_ratio
+from dltune.schemas.plan import Plan, Uniform
+from dltune.stats import paired_ratio
 from dltune.system import topology
 from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,

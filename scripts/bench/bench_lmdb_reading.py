@@ -36,7 +36,7 @@ from pathlib import Path
 from bench_lmdb import drop, warm
 from slow_store import Store, mounted
 
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 from dltune.systems.lmdb.format.index import Index
 from dltune.watch.files.cached import cached
 

@@ -17,9 +17,9 @@ from statistics import median
 
 from in_turns import FIRST, SECOND, executions
 
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 from dltune.job.record import NANOSECOND, Record
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 from dltune.system import topology
 
 PLAIN, DEARER = FIRST, SECOND

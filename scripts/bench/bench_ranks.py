@@ -18,16 +18,15 @@ import time
 from pathlib import Path
 from statistics import median
 
+from dltune.job import rank_layout
 from dltune.job.launch import Job, Process
-from dltune.job.messages import Plugin, Python, Waiting
-from dltune.job.orders import Orders, machine_lines, uniform_line
+from dltune.job.protocol import Orders, Plugin, Python, Waiting, machine_lines, uniform_line
 from dltune.plan import plan as plans
 from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Threads
-from dltune.stats.signs import paired_ratio
-from dltune.system import ranks, topology
+from dltune.schemas.plan import Plan, Threads
+from dltune.stats import paired_ratio
+from dltune.system import topology
 
 RANKS = 2
 
@@ -41,7 +40,9 @@ class Rank(threading.Thread):
         super().__init__(daemon=True)
         self.standing = threading.Event()
         self.command, self.plan, self.machine = command, plan, machine
-        self.part = ranks.share(machine, ranks.Rank(rank, RANKS)) if planned else None
+        self.part = (
+            rank_layout.rank_cores(machine, rank_layout.Rank(rank, RANKS)) if planned else None
+        )
         self.process: Process | None = None
         self.job: Job | None = None
         self.over = False

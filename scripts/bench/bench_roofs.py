@@ -26,9 +26,8 @@ from pathlib import Path
 
 from dltune.analysis.below_roof import allowed
 from dltune.system import topology
-from dltune.system.roofs import kept
-from dltune.system.roofs.levels import Level, levels, room
-from dltune.system.roofs.measure import Case
+from dltune.system.roofs import measure
+from dltune.system.roofs.measure import Case, Level, levels, room
 from dltune.system.roofs.roofs_binding import Memory, peak
 
 SECONDS = 4e-3  # of a turn, about
@@ -149,7 +148,7 @@ def _likwid(kernel: str, kilobytes: int, cores: int, passes: int, unit: str) -> 
 def shapes() -> None:
     import tensorflow as tf
 
-    roofs = kept.roofs_of(topology.local(), lambda: print("measuring the roofs"))
+    roofs = measure.roofs_of(topology.local(), lambda: print("measuring the roofs"))
     tf.config.threading.set_inter_op_parallelism_threads(1)
     print("| m, n, k | " + " | ".join(("float64", "float32", "bfloat16")) + " |")
     print("|---|---|---|---|")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 from dltune.systems.ranks.allreduce.section import Sleeps
 from dltune.systems.ranks.horovod.preload import interposer
 

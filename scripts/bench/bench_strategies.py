@@ -47,10 +47,9 @@ from core_quotas import core_quotas
 from namespaces import namespaces
 from strategies_networks import NETWORKS
 
-from dltune.base.files import digest
+from dltune.base.documents import digest
 from dltune.plan.plan import bare
-from dltune.stats.interval import Interval
-from dltune.stats.signs import median_interval
+from dltune.stats import Interval, median_interval
 from dltune.system import topology
 from dltune.systems.parallelism.emit import jax_file
 from dltune.systems.parallelism.jax import links

@@ -36,8 +36,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dltune.stats.signs import paired_ratio
-from dltune.system import cpuinfo
+from dltune.stats import paired_ratio
+from dltune.system import kernel_files
 from dltune.watch.watch import JobWatch
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -289,7 +289,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def _add(file: Path, told: dict[str, Any]) -> None:
     described = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
-    told_of = cpuinfo.first()
+    told_of = kernel_files.cpuinfo_value()
     cpu = f"{told_of['model name']}, family {told_of['cpu family']}, model {told_of['model']}"
     with file.open("a") as lines:
         print(json.dumps({"commit": commit, "cpu": cpu, **told}), file=lines)

@@ -20,8 +20,7 @@ from typing import Any
 
 from dltune.schemas import bench as benches
 from dltune.schemas.bench import Bench
-from dltune.stats.interval import Interval
-from dltune.stats.signs import paired_ratio
+from dltune.stats import Interval, paired_ratio
 from dltune.system import topology
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -26,9 +26,8 @@ from statistics import median
 from bench_torch_programs import DLTUNE, PROGRAMS, called, command, environment
 
 from dltune.plan.plan import load
-from dltune.schemas.sections.settings import Measured, SettingsPlan
-from dltune.stats.interval import Interval
-from dltune.stats.signs import paired_ratio
+from dltune.schemas.settings import Measured, SettingsPlan
+from dltune.stats import Interval, paired_ratio
 
 SILENT = 120.0  # seconds in which a program must have told its speed
 

@@ -26,16 +26,16 @@ from tempfile import TemporaryFile
 import msgspec
 import numpy as np
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job, Process
-from dltune.job.orders import Orders, machine_lines
+from dltune.job.protocol import Orders, machine_lines
 from dltune.job.record import NANOSECOND, span
 from dltune.schemas import profile as documents
+from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Profile, tensor
-from dltune.schemas.sections.threads import Uniform
 from dltune.simulate.graph.receives import sends
 from dltune.simulate.overlap.partition import partition
-from dltune.stats.samples import quantiles
+from dltune.stats import quantiles
 from dltune.system import topology
 from dltune.systems.transfers import cluster_times as overlap
 from dltune.systems.transfers.decide import (
@@ -192,7 +192,7 @@ def ran(
         return [*machine_lines(topology.local(), pools), *lines]
 
     told: dict[str, list[Told]] = {signature: [] for signature in graphs}
-    known: dict[tuple[int, int], messages.Graph] = {}
+    known: dict[tuple[int, int], protocol.Graph] = {}
     with (
         TemporaryFile("w+") as out,
         Job(command, greet=greet, stdout=out.fileno(), stderr=subprocess.DEVNULL) as job,
@@ -201,9 +201,9 @@ def ran(
             if event is None or event.process is None:
                 continue
             message, pid = event.message, event.process.pid
-            if isinstance(message, messages.Graph) and message.signature in graphs:
+            if isinstance(message, protocol.Graph) and message.signature in graphs:
                 known[pid, message.id] = message
-            elif isinstance(message, messages.Execution) and (pid, message.graph) in known:
+            elif isinstance(message, protocol.Execution) and (pid, message.graph) in known:
                 graph = known[pid, message.graph]
                 told[graph.signature] += step(
                     message, graph, graphs[graph.signature], bool(ordered)
@@ -215,7 +215,7 @@ def ran(
 
 
 def step(
-    execution: messages.Execution, graph: messages.Graph, receiver: Receiver, ordered: bool
+    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver, ordered: bool
 ) -> Iterator[Told]:
     found = bounds(execution, graph, receiver)
     if found:
@@ -235,7 +235,7 @@ def step(
 
 
 def arrived(
-    execution: messages.Execution, graph: messages.Graph, names: Sequence[str]
+    execution: protocol.Execution, graph: protocol.Graph, names: Sequence[str]
 ) -> tuple[str, ...]:
     """Tensors in the order in which the last receive of each ended."""
     last: dict[str, int] = {}

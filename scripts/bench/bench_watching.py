@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from dltune.stats.signs import paired_ratio
+from dltune.stats import paired_ratio
 
 TRAIN = Path(__file__).parents[1] / "examples" / "train_horovod.py"
 LAUNCHERS = {

@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from dltune.job.launch import Job, Process
-from dltune.job.messages import Execution
-from dltune.job.orders import Orders, alternate_line, machine_lines
+from dltune.job.protocol import Execution, Orders, alternate_line, machine_lines
 from dltune.job.record import Record, main_graph
 from dltune.schemas.machine import Machine
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from settings_table import Replayed, Table
 
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from dltune.plan.settings.space import SPACE
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.tune.candidate import AS_GIVEN, Candidate, Option
 from dltune.tune.evaluator import Refused
 

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.system import topology
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ def digest() -> str:
 
 
 def keep(shown: dict[str, Shown]) -> None:
-    with files.claim(KEPT, overwrite=True) as output:
+    with documents.claim(KEPT, overwrite=True) as output:
         output.write_bytes(msgspec.json.format(msgspec.json.encode(shown), indent=1) + b"\n")
     lines = [
         "# Proofs",
@@ -211,7 +211,7 @@ def keep(shown: dict[str, Shown]) -> None:
             f"| {name} | {'yes' if one.passed else 'no'} | {figures} | {one.seconds:.0f} s | "
             f"{one.machine}, {one.date} | {one.sources} |"
         )
-    with files.claim(TABLE, overwrite=True) as output:
+    with documents.claim(TABLE, overwrite=True) as output:
         output.write_bytes("\n".join([*lines, ""]).encode())
 
 

@@ -29,7 +29,7 @@ from dltune.bench.jobs import all_ended
 from dltune.plan.settings import space
 from dltune.plan.settings.effects import in_words
 from dltune.plan.settings.setting import Circumstances, Means, Setting
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.system import topology
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused

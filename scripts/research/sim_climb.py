@@ -19,10 +19,9 @@ from dltune.profile.climb import PATIENCE, Climb
 from dltune.simulate.model.curve import Case, Curve
 from dltune.simulate.model.regression.train import accuracy
 from dltune.simulate.model.scaling import Law
-from dltune.system.known import find
-from dltune.system.placement import ladder, placements
+from dltune.system.topology import builtin_machine, ladder, placements
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 CORES = 68
 NOISE = 0.02
 REPEATS = 3

@@ -21,7 +21,7 @@ from dltune.simulate.model.curve import Curve
 from dltune.simulate.workload import uniform
 from dltune.simulate.workload.transfer import transferred
 from dltune.simulate.workload.workload import Workload, workload
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
 SLOTS = (16,)
 MODELS = ("ResNet-50", "DCGAN", "Inception-v3")
@@ -159,7 +159,7 @@ def solve_spawn(instances: Instances, seconds: float, wanted: float) -> float:
 
 
 def compare(profiles: list[Profile]) -> None:
-    machine = find("knl-7250")
+    machine = builtin_machine("knl-7250")
     columns = []
     for profile, (intra, inter) in zip(profiles, MANUAL, strict=True):
         there = transferred(workload(profile), machine)

@@ -25,7 +25,7 @@ from dltune.schemas.machine import Tier
 from dltune.simulate.graph import liveness, profiled
 from dltune.simulate.networks.layer import Network
 from dltune.simulate.networks.roofline import Device
-from dltune.system import known
+from dltune.system import topology
 from dltune.systems.memory.model import layer_times
 from dltune.systems.memory.model.accesses import Accesses, accesses
 from dltune.systems.memory.model.layered import LayerStep, layer_step
@@ -473,7 +473,7 @@ def replaced(tier: Tier, others: int) -> Tier:
 
 
 def knl() -> None:
-    machine = known.find("knl-7250")
+    machine = topology.builtin_machine("knl-7250")
     tiers = Tiers.of(machine)
     print("ResNet50 on a Xeon Phi 7250, tensors in MCDRAM and DDR4: % more time at shares of its")
     print("peaks, ours, and the cache\n")

@@ -27,7 +27,7 @@ from dltune.simulate.model.curve import Curve, all_cases
 from dltune.simulate.model.regression.features import Layout, sample_cases
 from dltune.simulate.model.regression.regressors import NAMES
 from dltune.simulate.model.regression.train import accuracy, evaluated, train
-from dltune.system.placement import ladder
+from dltune.system.topology import ladder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TRAINING = ("resnet50", "dcgan", "inception_v3")

@@ -7,8 +7,7 @@ import math
 import msgspec
 import pytest
 
-from dltune.base.errors import UsageError
-from dltune.base.faults import (
+from dltune.base.documents import (
     AMOUNT,
     LEVEL,
     POSITIVE,
@@ -23,6 +22,7 @@ from dltune.base.faults import (
     refuse,
     repeated,
 )
+from dltune.base.errors import UsageError
 
 
 class Pool(msgspec.Struct):

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas import profile
 
@@ -23,7 +23,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     for path in (pipe, Path("/dev/null")):
         with (
             pytest.raises(UsageError, match="is not a regular file"),
-            files.claim(path, overwrite=True),
+            documents.claim(path, overwrite=True),
         ):
             pass
     assert pipe.is_fifo()
@@ -33,7 +33,7 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     for path in (tmp_path / ("x" * 300), tmp_path / ("x" * 300) / "profile.json"):
         with (
             pytest.raises(UsageError, match="File name too long"),
-            files.claim(path, overwrite=True),
+            documents.claim(path, overwrite=True),
         ):
             pass
 
@@ -42,21 +42,21 @@ def test_lists_within_lists_without_end(tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text('{"schema": "dltune.profile/1", "ops": ' + "[" * 100_000)
     with pytest.raises(UsageError, match="recursion"):
-        files.schema(path)
+        documents.schema(path)
 
 
 def test_what_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST", 1 << 16)
+    monkeypatch.setattr(documents, "LONGEST", 1 << 16)
     path = tmp_path / "profile.json.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 17)))
     with pytest.raises(UsageError, match="is larger than"):
-        files.schema(path)
+        documents.schema(path)
 
 
 def test_a_document_from_a_pipe(tmp_path: Path) -> None:
     pipe, made = tmp_path / "pipe", synthetic.network(synthetic.machine(2))
     os.mkfifo(pipe)
-    data = gzip.compress(files.encode(made))
+    data = gzip.compress(documents.encode(made))
     writer = threading.Thread(target=pipe.write_bytes, args=(data,))
     writer.start()
     assert profile.load(pipe) == made
@@ -77,16 +77,16 @@ def test_an_argument_that_is_no_utf8(tmp_path: Path) -> None:
         synthetic.network(synthetic.machine(2)), command=("python", "data\udcff")
     )
     path = tmp_path / "profile.json"
-    with files.claim(path, overwrite=False) as output:
+    with documents.claim(path, overwrite=False) as output:
         output.write(odd)
     assert profile.load(path).command == ("python", "data?")
-    assert files.digest(profile.load(path)) == files.digest(odd)
+    assert documents.digest(profile.load(path)) == documents.digest(odd)
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     link.symlink_to(real)
-    with files.claim(link, overwrite=False) as output:
+    with documents.claim(link, overwrite=False) as output:
         output.write_bytes(b"1")
         output.write_bytes(b"2")
     assert link.is_symlink()
@@ -104,7 +104,7 @@ def test_without_hard_links(
 
     monkeypatch.setattr(os, "link", link)
     path = tmp_path / "result.json"
-    with files.claim(path, overwrite=overwrite) as output:
+    with documents.claim(path, overwrite=overwrite) as output:
         output.write_bytes(b"1")
         output.write_bytes(b"2")
     assert path.read_bytes() == b"2"
@@ -113,7 +113,7 @@ def test_without_hard_links(
 
 def test_a_file_that_appears_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    with files.claim(path, overwrite=False) as output:
+    with documents.claim(path, overwrite=False) as output:
         path.write_bytes(b"others")
         with pytest.raises(UsageError, match="another process has created"):
             output.write_bytes(b"1")

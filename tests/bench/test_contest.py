@@ -14,7 +14,7 @@ from dltune.bench import contest
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
 from dltune.cli import progress
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
 
 MACHINE = synthetic.machine(2)
@@ -173,7 +173,7 @@ def test_a_job_that_tells_nothing_is_refused_with_the_reason(clock: Clock) -> No
 class SlowJob(PretendedJob):
     """Tells `first` before it comes to its first step; None: nothing for a while."""
 
-    def __init__(self, clock: Clock, *first: messages.Message | None) -> None:
+    def __init__(self, clock: Clock, *first: protocol.Message | None) -> None:
         super().__init__(clock)
         self._first = iter(first)
         self._runner: Runner | None = None
@@ -197,7 +197,7 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
 ) -> None:
     """One job gives the build up, and another begins it anew."""
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
-    builds, fails = messages.Building(1, "2.21.0"), messages.Failed(1, "2.21.0", "no space left")
+    builds, fails = protocol.Building(1, "2.21.0"), protocol.Failed(1, "2.21.0", "no space left")
     jobs = {
         "default": SlowJob(clock, None, builds, None, None, fails, None, None),
         "recommended": SlowJob(clock, *[None] * 7),

@@ -13,11 +13,11 @@ from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.base.errors import UsageError
 from dltune.bench.runner import Runner
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.plan.plan import with_sections
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import OpPlan, Uniform
+from dltune.schemas.plan import OpPlan, Uniform
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.turns import step_barrier as module
 from dltune.turns.allotment import LEAST_STEPS, first_turn
 from dltune.turns.step_barrier import JobEndedError
@@ -55,7 +55,7 @@ def test_time_at_the_barrier_is_in_no_step(clock: Clock) -> None:
 def test_an_execution_of_several_steps_is_several_steps(clock: Clock) -> None:
     job = PretendedJob(clock)
     runner = standing(job)
-    told = messages.Setting(job.pid, "steps_per_execution", "4", "set", 1, [], steps=4)
+    told = protocol.Setting(job.pid, "steps_per_execution", "4", "set", 1, [], steps=4)
     job.queue.append(Event(None, told))
     taken = runner.take(3)
     assert taken.executions == 3
@@ -66,7 +66,7 @@ def test_an_execution_of_several_steps_is_several_steps(clock: Clock) -> None:
 def test_a_turn_has_an_execution_that_counts_however_many_steps_it_is(clock: Clock) -> None:
     job = PretendedJob(clock)
     runner = standing(job)
-    told = messages.Setting(job.pid, "steps_per_execution", "16", "set", 1, [], steps=16)
+    told = protocol.Setting(job.pid, "steps_per_execution", "16", "set", 1, [], steps=16)
     job.queue.append(Event(None, told))
     found = first_turn(runner, 0.0)
     assert found is not None
@@ -96,7 +96,7 @@ def test_a_turn_with_a_validation_in_it_shortens_none(clock: Clock) -> None:
 def test_a_validation_within_an_execution_of_several_steps(clock: Clock) -> None:
     job = PretendedJob(clock, cost=lambda number, _: 9.0 if number == 20 else 0.002)
     runner = standing(job)
-    told = messages.Setting(job.pid, "steps_per_execution", "16", "set", 1, [], steps=16)
+    told = protocol.Setting(job.pid, "steps_per_execution", "16", "set", 1, [], steps=16)
     job.queue.append(Event(None, told))
     found = first_turn(runner, 0.6)
     assert found is not None
@@ -207,12 +207,12 @@ class Rank:
 
     def __init__(self, job: PretendedJob) -> None:
         self.pid = 1
-        self.hello = messages.Plugin(1, "2.21.0", "git", "3.11")
+        self.hello = protocol.Plugin(1, "2.21.0", "git", "3.11")
         self.granted: list[list[str]] = []
         self._job = job
 
     def arrive(self) -> None:
-        self._job.queue.append(Event(self, messages.Waiting(9)))  # type: ignore[arg-type]
+        self._job.queue.append(Event(self, protocol.Waiting(9)))  # type: ignore[arg-type]
 
     def order(self, lines: list[str]) -> None:
         self.granted.append(lines)
@@ -241,16 +241,16 @@ def test_a_rank_that_comes_late_gets_the_same_grant(clock: Clock) -> None:
 
 
 def test_confinement_reaches_every_interpreter() -> None:
-    hello = messages.Python(1, ["python"], "3.11", {})
+    hello = protocol.Python(1, ["python"], "3.11", {})
     free = Runner(setting("recommended"), MACHINE, plan())
     confined = Runner(setting("1core", cpus=(1,)), MACHINE, plan())
     assert free.answer(hello) == {"plugin": True}
     assert confined.answer(hello) == {"plugin": True, "cpus": [1]}
 
 
-def rank_of_two(number: int) -> messages.Python:
+def rank_of_two(number: int) -> protocol.Python:
     variables = {"OMPI_COMM_WORLD_LOCAL_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-    return messages.Python(number + 1, ["python"], "3.11", variables)
+    return protocol.Python(number + 1, ["python"], "3.11", variables)
 
 
 def test_ranks_share_the_cores_and_their_pools_are_of_their_share(clock: Clock) -> None:
@@ -262,7 +262,7 @@ def test_ranks_share_the_cores_and_their_pools_are_of_their_share(clock: Clock) 
         shares = [runner.answer(rank_of_two(number))["cpus"] for number in (0, 1)]
         assert sorted(map(sorted, shares)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
         for number in (0, 1):
-            job.hello = messages.Plugin(number + 1, "2.21.0", "git", "3.11")
+            job.hello = protocol.Plugin(number + 1, "2.21.0", "git", "3.11")
             job.pid = number + 1
             lines = runner.greet(job)  # type: ignore[arg-type]
             assert [line.split("\t")[1] for line in lines if line.startswith("uniform")] == [

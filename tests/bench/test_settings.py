@@ -10,15 +10,8 @@ from dltune.base.errors import UsageError
 from dltune.bench.settings import on_part, settings
 from dltune.plan.plan import with_sections
 from dltune.plan.settings.applied import NOTHING, Applied, applied
-from dltune.schemas.plan import SCHEMA, Plan
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.schemas.settings import Choice, SettingsPlan
 
 MACHINE = synthetic.machine(8, hardware=2, sockets=2)
 PREDICTIONS = tuple(

@@ -17,9 +17,8 @@ from dltune.cli.tables import show_view
 from dltune.report.kinds.bench import view
 from dltune.schemas.bench import SCHEMA as BENCH_SCHEMA
 from dltune.schemas.bench import Bench, Setting, Turn
-from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.plan import SCHEMA, Plan, Prediction, Threads, Uniform
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.threads import Prediction, Threads, Uniform
 from dltune.system import topology
 from dltune.views import Context
 

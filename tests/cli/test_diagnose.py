@@ -19,8 +19,8 @@ from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.plan import plan as plans
 from dltune.schemas import diagnosis as documents
-from dltune.schemas.finding import Finding
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.diagnosis import Finding
+from dltune.schemas.settings import Choice, SettingsPlan
 
 GROWS = "kept = []\nimport time\nwhile True: kept.append(bytearray(1 << 20)); time.sleep(0.02)"
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from dltune.base.errors import UsageError
 from dltune.cli import cli, doctor
-from dltune.schemas import roofs
+from dltune.schemas import machine
 from dltune.system.checks import Check
-from dltune.system.roofs import kept
+from dltune.system.roofs import measure
 
 CHECKS = [
     Check("cores", "ok", "2 cores"),
@@ -173,11 +173,11 @@ def test_roofs_stand_alone():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="there are no kernels")
 def test_roofs_of_this_machine(monkeypatch):
-    monkeypatch.setattr(kept, "SECONDS", 0.0)
+    monkeypatch.setattr(measure, "SECONDS", 0.0)
     result = run("--roofs")
     assert result.exit_code == 0, result.output
     assert "peak arithmetic rate, 10^9 operations per second" in result.stdout
     assert "peak bandwidth, GB/s" in result.stdout
     assert "clock frequency under load" in result.stdout
-    found = msgspec.json.decode(run("--roofs", "--json").stdout, type=roofs.Roofs)
-    assert roofs.check(found) == []
+    found = msgspec.json.decode(run("--roofs", "--json").stdout, type=machine.Roofs)
+    assert machine.check_roofs(found) == []

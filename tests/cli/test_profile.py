@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from synthetic import machine, node, op, profile
 
 from dltune.base.errors import UsageError
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.cli import cli, interrupts
 from dltune.cli.profile import show_profile
 from dltune.cli.progress import Line, live

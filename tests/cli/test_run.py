@@ -11,15 +11,8 @@ import msgspec
 import pytest
 
 from dltune.plan.plan import bare
-from dltune.schemas.plan import SCHEMA, Plan
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.system import topology
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.base.tables import Course, Series
+from dltune.base.formatting import Course, Series
 from dltune.cli.tables import COLUMNS, show_body
 
 

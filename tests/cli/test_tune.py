@@ -14,16 +14,10 @@ from dltune.cli import tune_tables
 from dltune.cli.tune_live import View
 from dltune.plan import plan as plans
 from dltune.plan.duration import written
-from dltune.schemas import tune
+from dltune.schemas import bench
+from dltune.schemas.bench import Trial, Tune
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import (
-    Choice,
-    Effect,
-    Measured,
-    SettingsPlan,
-    Untried,
-)
-from dltune.schemas.tune import Trial, Tune
+from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.system import topology
 from dltune.tune import saved
 from dltune.tune.search import Progress
@@ -104,7 +98,7 @@ def test_a_profile_that_there_is_not(tmp_path: Path) -> None:
 
 def state(folder: Path, **changes: object) -> Path:
     made = Tune(
-        schema=tune.SCHEMA,
+        schema=bench.TUNE_SCHEMA,
         created="2026",
         dltune="0",
         command=JOB[1:],

@@ -9,7 +9,7 @@ import pytest
 
 from dltune.compare.noise import Pair, intervals
 from dltune.schemas.profile import OpTime
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 
 
 def measured(

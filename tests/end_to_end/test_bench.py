@@ -16,15 +16,8 @@ from profiled_jobs import Done
 from running import remaining, with_argument
 
 from dltune.schemas import bench as benches
-from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.schemas.profile import Profile
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
 from dltune.system import topology
 
 pytestmark = pytest.mark.tensorflow

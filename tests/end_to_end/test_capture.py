@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job, Process
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 
 pytestmark = pytest.mark.tensorflow
 
@@ -20,7 +20,7 @@ SIZE = 64
 BYTES = SIZE * SIZE * 4
 
 
-def heard_of(name: str) -> list[messages.Message]:
+def heard_of(name: str) -> list[protocol.Message]:
     def greet(process: Process) -> list[str]:
         return ["core\t0\t0", "cores", *Orders(1, discover=True).lines()]
 
@@ -32,14 +32,14 @@ def heard_of(name: str) -> list[messages.Message]:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[messages.Message]:
+def told() -> list[protocol.Message]:
     return heard_of("two_clusters.py")
 
 
 @pytest.fixture(scope="module")
-def clusters(told) -> list[dict[str, messages.Graph]]:
+def clusters(told) -> list[dict[str, protocol.Graph]]:
     """Of both, the graphs of the step by their task."""
-    steps = [m for m in told if isinstance(m, messages.Graph) and len(m.nodes) > 10]
+    steps = [m for m in told if isinstance(m, protocol.Graph) and len(m.nodes) > 10]
     named = [(graph.device.split("/")[1], graph) for graph in steps]
     assert Counter(job for job, _ in named) == {"job:worker": 2, "job:ps": 2}
     return [dict(named[:2]), dict(named[2:])]
@@ -54,7 +54,7 @@ def test_two_launches_of_one_cluster_give_equal_signatures(clusters):
 
 
 def test_endpoints_stand_in_no_key(told):
-    keys = [m.key for m in told if isinstance(m, messages.Key)]
+    keys = [m.key for m in told if isinstance(m, protocol.Key)]
     assert any(key.startswith("_Recv") for key in keys)
     assert not [key for key in keys if "incarnation" in key or "/job:" in key]
 
@@ -97,12 +97,12 @@ def test_outputs_are_told_once_with_size_and_memory(told, clusters):
     outputs = [
         ((m.graph, node), slots)
         for m in told
-        if isinstance(m, messages.Execution)
+        if isinstance(m, protocol.Execution)
         for node, slots in m.outputs
     ]
     sizes = dict(outputs)
     assert len(sizes) == len(outputs)
-    whole = messages.Output("float", BYTES, -1)
+    whole = protocol.Output("float", BYTES, -1)
     for graph in clusters[0].values():
         of = [(node, sizes.get((graph.id, k), [])) for k, node in enumerate(graph.nodes)]
         for node, slots in of:
@@ -111,12 +111,12 @@ def test_outputs_are_told_once_with_size_and_memory(told, clusters):
             if node.type == "Split":
                 assert slots == [whole, whole]
             if node.type == "Exit":
-                assert slots == [messages.Output("float", BYTES, 0)]
+                assert slots == [protocol.Output("float", BYTES, 0)]
         # an asynchronous op's, too
         assert [whole] in [slots for node, slots in of if node.type == "_Recv"]
 
 
 def test_collectives_that_get_their_group_as_tensors_find_it_in_the_graph():
-    graphs = [m for m in heard_of("collectives.py") if isinstance(m, messages.Graph)]
+    graphs = [m for m in heard_of("collectives.py") if isinstance(m, protocol.Graph)]
     nodes = [n for graph in graphs for n in graph.nodes if n.type == "CollectiveReduceV2"]
-    assert {node.partner for node in nodes} == {messages.Partner("7/9", members=1), None}
+    assert {node.partner for node in nodes} == {protocol.Partner("7/9", members=1), None}

@@ -13,7 +13,7 @@ from profiled_jobs import Done
 
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Profile
-from dltune.system.perf import events, probe
+from dltune.system.perf import access, events
 
 pytestmark = pytest.mark.tensorflow
 
@@ -150,7 +150,7 @@ def test_unknown_events_are_refused_with_near_matches(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(probe.available().paranoid in (-1, 0, 1), reason="anybody may count all here")
+@pytest.mark.skipif(access.available().paranoid in (-1, 0, 1), reason="anybody may count all here")
 def test_an_ordinary_user_is_told_what_may_not_be_counted() -> None:
     """From paranoid level 2 on, an ordinary user cannot count what happens in the kernel."""
     code = (

@@ -10,7 +10,7 @@ import pytest
 
 from dltune.plan import plan as plans
 from dltune.schemas import diagnosis as documents
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 
 pytestmark = pytest.mark.tensorflow
 

@@ -28,12 +28,12 @@ from profiled_jobs import (
 from running import remaining, with_mark
 from tensorflows import OTHER_PYTHON
 
-from dltune.base import files
+from dltune.base.documents import claim
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Profile
 from dltune.simulate.graph.liveness import lives, peak
 from dltune.simulate.graph.profiled import graph
-from dltune.system.placement import ladder
+from dltune.system.topology import ladder
 
 pytestmark = pytest.mark.tensorflow
 
@@ -325,7 +325,7 @@ class TestOutputs:
 
     def test_one_that_another_dltune_writes(self, tmp_path):
         output = tmp_path / "profile.json"
-        with files.claim(output, overwrite=False):
+        with claim(output, overwrite=False):
             done = subprocess.run(
                 command(output, JOBS_THAT_WORK["gradient_tape"]), capture_output=True, text=True
             )

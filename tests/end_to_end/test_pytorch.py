@@ -14,19 +14,19 @@ import pytest
 from profiled_jobs import JOBS, Done, profile, profile_of_one_that_dies
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 from dltune.plan import plan as plans
 from dltune.schemas import bench as benches
 from dltune.schemas import diagnosis as diagnoses
-from dltune.schemas import opkey
 from dltune.schemas import profile as profiles
+from dltune.schemas.graph import parse_key
 from dltune.schemas.profile import Profile, Step
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.system import topology
 from dltune.system.perf import events
-from dltune.system.proc.threads import threads as threads_of
+from dltune.system.proc.stat import threads as threads_of
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -118,7 +118,7 @@ def test_it_is_planned_over_processes_and_run_so(profiled: Done, tmp_path: Path)
 def test_ops_are_known_by_their_shapes_and_arguments(measured: Profile) -> None:
     convolutions = [op for op in measured.ops if op.type == "aten::conv2d"]
     first = next(op for op in convolutions if "[16,3,24,24]" in op.key)
-    key = opkey.parse(first.key)
+    key = parse_key(first.key)
     assert [tensor.shape for tensor in key.inputs] == [(16, 3, 24, 24), (16, 3, 3, 3), (16,)]
     assert key.integers("padding") == (1, 1)
     assert key.attributes["groups"] == "1"
@@ -176,16 +176,16 @@ def test_teams_of_several_sizes_cost_no_threads() -> None:
         steps = 0
         for event in filter(None, job.events(0.2)):
             match event.message:
-                case messages.Complaint(text):
+                case protocol.Complaint(text):
                     said.append(text)
-                case messages.Device() as device:
+                case protocol.Device() as device:
                     assert device.openmp.startswith("libgomp")  # of some wheels: with a hash
                     assert device.intra == 4
-                case messages.Graph() as graph:
+                case protocol.Graph() as graph:
                     signatures[graph.id] = graph.signature
-                case messages.Key() as key:
+                case protocol.Key() as key:
                     keys[key.id] = key.key
-                case messages.Execution(version=1) as execution:
+                case protocol.Execution(version=1) as execution:
                     steps += 1
                     if steps == 8:
                         counted = [events.parse("task-clock")]
@@ -196,7 +196,7 @@ def test_teams_of_several_sizes_cost_no_threads() -> None:
                                 orders.ops[key] = (threads, tuple(range(threads)))
                         assert event.process
                         event.process.order(orders.lines())
-                case messages.Execution(version=2) as execution:
+                case protocol.Execution(version=2) as execution:
                     types = [(keys[one[1]].partition("(")[0], one[2]) for one in execution.events]
                     ran |= {(name, threads) for name, threads in types if name in widths}
                     assert event.process
@@ -210,7 +210,7 @@ def test_teams_of_several_sizes_cost_no_threads() -> None:
                     opened = max(opened, perf_events_of(event.process.pid))
                     if len(existed) == 20:
                         event.process.order(Orders(3, [signatures[execution.graph]]).lines())
-                case messages.Execution(version=3):
+                case protocol.Execution(version=3):
                     assert event.process
                     left = perf_events_of(event.process.pid)
                     break

@@ -19,16 +19,13 @@ from hand_plans import plan_for, write
 from running import interrupted
 
 from dltune.job.launch import Job, Process
-from dltune.job.messages import Execution, Graph, Key
-from dltune.job.orders import Orders, machine_lines, uniform_line
+from dltune.job.protocol import Execution, Graph, Key, Orders, machine_lines, uniform_line
 from dltune.plan import plan as plans
 from dltune.plan.threads.show import RECORD_EVERY
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas import profile as profiles
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import (
-    Uniform,
-)
+from dltune.schemas.plan import Uniform
 from dltune.system import topology
 
 pytestmark = pytest.mark.tensorflow
@@ -157,7 +154,7 @@ def test_an_order_for_a_node_goes_before_that_for_its_op(machine):
                     continue
                 named = {node: nodes[node].name for node in reads}
                 signature = graphs[message.graph].signature
-                one = opkey.of_node(signature, min(named.values()))
+                one = graph.of_node(signature, min(named.values()))
                 ops = {keys[key]: (2, (0, 1)) for key in reads.values()} | {one: (1, (1,))}
                 orders = Orders(2, targets=[signature], events=True, ops=ops)
                 event.process.order(orders.lines())

@@ -16,7 +16,7 @@ from tensorflows import THIS_AND_PROOF
 from dltune.plan import plan as plans
 from dltune.schemas import bench as benches
 from dltune.schemas import profile as profiles
-from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.schemas.plan import Prediction, Threads, Uniform
 
 pytestmark = pytest.mark.tensorflow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Profile
 
@@ -43,7 +43,7 @@ def test_ops_come_back_under_their_keys_and_at_another_batch_size(profiled, tmp_
 
     larger = profile(tmp_path / "larger.json", "--ops-of", source, "--batch", "48")
     firsts = {
-        opkey.parse(op.key).inputs[0].shape[0]
+        graph.parse_key(op.key).inputs[0].shape[0]
         for op in larger.ops
         if op.times and op.type.endswith(("Conv2D", "MaxPool"))
     }

@@ -12,7 +12,7 @@ import pytest
 from running import remaining, with_argument
 from settings_plans import section
 
-from dltune.schemas.sections.settings import Choice, Effect, SettingsPlan
+from dltune.schemas.settings import Choice, Effect, SettingsPlan
 
 pytestmark = pytest.mark.tensorflow
 

@@ -11,7 +11,7 @@ from synthetic import machine, node, profile
 from dltune.analysis.figures import analyse
 from dltune.findings.evidence import Evidence
 from dltune.schemas import io
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import Part, Profile
 
 replace = msgspec.structs.replace

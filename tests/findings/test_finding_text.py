@@ -8,8 +8,7 @@ import pytest
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.findings.finding_text import format_gain, suggest_next, to_sentence
-from dltune.schemas.diagnosis import Step
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain, Step
 
 
 @pytest.mark.parametrize(

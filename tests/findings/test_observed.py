@@ -11,9 +11,9 @@ from synthetic import machine, profile
 
 from dltune.analysis.figures import analyse
 from dltune.findings.evidence import Evidence
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Part, Ratio
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 
 def found(**more: object) -> Finding:

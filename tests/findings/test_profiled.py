@@ -15,7 +15,7 @@ from dltune.analysis.figures import analyse
 from dltune.analysis.parts import wall
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import (
     Collective,
     Counters,
@@ -24,7 +24,7 @@ from dltune.schemas.profile import (
     Samples,
     Settings,
 )
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 IMAGE = (8, 6, 6, 16)
 AXES = (0, 1, 2)

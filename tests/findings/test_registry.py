@@ -13,7 +13,7 @@ from dltune import extensions
 from dltune.extensions import Extension
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules, rules, sort_by_cost
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 PACKAGE = Path(dltune.__file__).parent
 
@@ -115,7 +115,7 @@ def test_other_packages_can_add_rules(
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "hot_cpu.py").write_text(
-        "from dltune.schemas.finding import Finding\n"
+        "from dltune.schemas.diagnosis import Finding\n"
         "from dltune.findings.rule import rule\n\n"
         "@rule('hot-cpu', 'cores', summary='The CPU is hot.', fix='Cool it.', order=1)\n"
         "def find(evidence):\n"

@@ -9,7 +9,7 @@ from looked import looked
 
 from dltune.findings.evidence import Evidence
 from dltune.schemas import io
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 MIB = 1 << 20
 PLACE = io.Storage("8:1", "/", "/dev/sda", "ext4", 131072, True, "none", 64, True)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dltune import extensions
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import BOOTSTRAP
 
 MODULES = [msgspec.to_builtins(hook) for hook in extensions.hooks() if hook.settings]
@@ -28,9 +28,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def heard(told: list[dict]) -> list[messages.Setting]:
-    decoded = [messages.decode(msgspec.json.encode(message)) for message in told]
-    assert all(isinstance(message, messages.Setting) for message in decoded)
+def heard(told: list[dict]) -> list[protocol.Setting]:
+    decoded = [protocol.decode(msgspec.json.encode(message)) for message in told]
+    assert all(isinstance(message, protocol.Setting) for message in decoded)
     return decoded  # type: ignore[return-value]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.gate.training import quartile
-from dltune.stats.anytime import stake
+from dltune.stats import stake
 
 RECORDED = Path(__file__).parent / "recorded"
 

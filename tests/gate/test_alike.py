@@ -16,7 +16,7 @@ from dltune.gate.alike import alike
 from dltune.gate.config import Config, Limit
 from dltune.gate.measure import measure
 from dltune.gate.side import Side, in_checkout
-from dltune.system import allocators
+from dltune.system import memory
 
 SIDES = [Side(name, name, ("python", "train.py"), Path()) for name in ("base", "head")]
 TIME = (Limit("time", ratio=1.1),)
@@ -60,7 +60,7 @@ def test_each_has_its_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "PYTHONHASHSEED" not in given()[0]()
 
 
-@pytest.mark.skipif(allocators.glibc() is None, reason="not glibc")
+@pytest.mark.skipif(memory.glibc() is None, reason="not glibc")
 def test_the_allocator_keeps_what_is_freed() -> None:
     tunables = given(KEPT)[0]()["GLIBC_TUNABLES"].split(":")
     assert "glibc.malloc.trim_threshold=4294967296" in tunables
@@ -89,7 +89,7 @@ def test_the_user_s_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_allocator_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocators, "find", lambda name, environment: None)
+    monkeypatch.setattr(memory, "find_allocator", lambda name, environment: None)
     with pytest.raises(UsageError, match="jemalloc"):
         given(Config(allocator="jemalloc"))
 

@@ -15,7 +15,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stolen = self.throttled = self.waited = self.now = 0.0
         monkeypatch.setattr(disturbance, "stolen", lambda: self.stolen)
-        monkeypatch.setattr(disturbance.cgroups, "throttled", lambda pid: self.throttled)
+        monkeypatch.setattr(disturbance.kernel_files, "throttled", lambda pid: self.throttled)
         monkeypatch.setattr(disturbance.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(disturbance, "PressureWatch", lambda pid: self)
         monkeypatch.setattr(disturbance.os, "cpu_count", lambda: 2)

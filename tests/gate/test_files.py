@@ -18,8 +18,7 @@ from dltune.gate import against, documents, history, pyperf_file
 from dltune.gate.config import Config, Limit
 from dltune.schemas import gate as doc
 from dltune.schemas.plan import SCHEMA as PLAN
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.schemas.plan import Plan, Prediction, Threads, Uniform
 
 pyperf = pytest.importorskip("pyperf")
 

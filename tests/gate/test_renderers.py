@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import figures, formats, history, trend
 from dltune.schemas import gate as doc
 

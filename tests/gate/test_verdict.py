@@ -15,7 +15,7 @@ from dltune.gate import config, figures
 from dltune.gate.config import Config, Limit
 from dltune.gate.outlook import FORESEEN, excluded
 from dltune.gate.verdict import Sample, decided, held, judge, least_baseline, overall
-from dltune.stats.anytime import least_rounds
+from dltune.stats import least_rounds
 
 RATIO = Limit("step_time", ratio=1.03)
 

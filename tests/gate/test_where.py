@@ -17,7 +17,7 @@ from dltune.gate.where import slower
 from dltune.schemas import gate as doc
 from dltune.schemas.gate import Slower
 from dltune.system import topology
-from dltune.system.checks.py_spy import usable
+from dltune.system.checks.software import can_use_py_spy
 
 JOB = """
 import time
@@ -103,7 +103,7 @@ def test_it_is_asked_where_a_ratio_of_times_has_failed(verdict: doc.Verdict, ask
     assert where.asked([verdict]) == asked
 
 
-@pytest.mark.skipif(usable()[0] is None, reason="py-spy cannot look here")
+@pytest.mark.skipif(can_use_py_spy()[0] is None, reason="py-spy cannot look here")
 def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
     project = tmp_path / "project"
     for load in (0.1, 0.5):

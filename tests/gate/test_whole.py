@@ -13,10 +13,10 @@ import pytest
 from dltune.base.errors import UsageError
 from dltune.gate import instructions, whole
 from dltune.gate.side import Side
-from dltune.system.perf import syscall
+from dltune.system.perf import events
 from dltune.system.perf.events import SOFTWARE
-from dltune.system.proc import stat, tree
-from dltune.system.proc.stat import Stat
+from dltune.system.proc import stat
+from dltune.system.proc.stat import Stat, session
 
 PAGES = 5000
 # a fault for each page: huge ones are not wanted
@@ -66,7 +66,7 @@ def test_what_has_a_session_of_its_own_ends_with_a_command() -> None:
     while len(ranks) < 2 or {one.session for one in ranks.values()} != ranks.keys():
         assert time.monotonic() < until
         time.sleep(0.02)
-        ranks = tree.session(job.pid)
+        ranks = session(job.pid)
     whole._kill(job.pid)
     job.wait()
     while any((left := stat.of_process(pid)) and not left.ended for pid in ranks):
@@ -98,7 +98,7 @@ def test_a_build_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
 
 def test_the_counter_counts_what_children_do() -> None:
     """A software event stands in for the processor's where there is no such unit."""
-    counter = instructions.Counter(syscall.TYPE_SOFTWARE, SOFTWARE["page-faults"])
+    counter = instructions.Counter(events.TYPE_SOFTWARE, SOFTWARE["page-faults"])
     try:
         least, plain, used = (
             whole.run(one, timeout=120, counter=counter)

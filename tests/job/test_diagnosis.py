@@ -6,16 +6,16 @@ import pytest
 from told import MS, TRAINING, VALIDATION, execution, graph, record
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.job import messages
-from dltune.job.diagnosis import KILLED, Sightings, crash_of, hopeless, none_found, why_no_step
-from dltune.system import cgroups
+from dltune.job import protocol
+from dltune.job.failures import KILLED, Sightings, crash_of, hopeless, none_found, why_no_step
+from dltune.system import kernel_files
 
-PYTHON = messages.Python(1, ["python", "train.py"], "3.11.0", {})
-FAILED = messages.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or newer is needed")
+PYTHON = protocol.Python(1, ["python", "train.py"], "3.11.0", {})
+FAILED = protocol.Failed(1, "2.15.0", "TensorFlow 2.15.0 is too old, 2.16 or newer is needed")
 
 
-def report(xla: float, eager: float) -> messages.Report:
-    return messages.Report("asked", xla, 0, 0.0, eager, messages.Admission(0, 0, 0.0, []))
+def report(xla: float, eager: float) -> protocol.Report:
+    return protocol.Report("asked", xla, 0, 0.0, eager, protocol.Admission(0, 0, 0.0, []))
 
 
 def seen(*told, python: bool = True) -> Sightings:
@@ -23,7 +23,7 @@ def seen(*told, python: bool = True) -> Sightings:
     if python:
         sightings.add(PYTHON)
     for each in told:
-        if isinstance(each, messages.Failed):
+        if isinstance(each, protocol.Failed):
             sightings.add(each)
         else:
             sightings.records[len(sightings.records) + 1] = each
@@ -144,9 +144,9 @@ def test_a_job_that_was_killed_for_want_of_memory(monkeypatch: pytest.MonkeyPatc
     """The kernel's own count tells it from one that somebody killed."""
     sightings = seen(record([graph(0, TRAINING)], steps(0.1)))
     assert crash_of(sightings, KILLED) is None
-    monkeypatch.setattr(cgroups, "oom_kills", lambda: sightings.oom_kills + 1)
-    limits = cgroups.Limits(None, None, 2**31)
-    monkeypatch.setattr(cgroups, "limits", lambda: limits)
+    monkeypatch.setattr(kernel_files, "oom_kills", lambda: sightings.oom_kills + 1)
+    limits = kernel_files.Limits(None, None, 2**31)
+    monkeypatch.setattr(kernel_files, "limits", lambda: limits)
     assert crash_of(sightings, 0) is None
     error = crash_of(sightings, KILLED)
     assert error is not None

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.job import launch, messages
+from dltune.job import launch, protocol
 from dltune.job.launch import Job
 
 
@@ -33,7 +33,7 @@ def wait_for(path: Path, job: Job) -> str:
     return path.read_text()
 
 
-def drain(job: Job) -> list[messages.Message]:
+def drain(job: Job) -> list[protocol.Message]:
     return [event.message for event in job.events(0.1) if event is not None]
 
 
@@ -55,7 +55,7 @@ def test_an_interpreter_reports_in_and_hears_the_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1")
     heard = []
 
-    def answer(told: messages.Python) -> dict[str, object]:
+    def answer(told: protocol.Python) -> dict[str, object]:
         heard.append(told)
         return {"cpus": [min(os.sched_getaffinity(0))]}
 
@@ -226,7 +226,7 @@ def test_a_foreign_process_on_the_socket_does_no_harm(said):
             foreign.sendall(said)
             told = drain(job)
         assert job.exit_code == 0
-    assert [type(message) for message in told] == [messages.Python]
+    assert [type(message) for message in told] == [protocol.Python]
 
 
 def test_a_message_without_an_end_is_not_kept(monkeypatch):
@@ -251,7 +251,7 @@ def test_a_plugin_gets_its_first_orders_and_later_ones():
                     with contextlib.suppress(IndexError):
                         plugin.sendall(hello[20:])
                         hello = b""
-                elif isinstance(event.message, messages.Plugin):
+                elif isinstance(event.message, protocol.Plugin):
                     assert event.process is not None
                     event.process.order(["second", "third"])
                     orders = plugin.makefile("rb").read(len("first\nready\nsecond\nthird\n"))

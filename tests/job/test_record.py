@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from told import MS, PIPELINE, TRAINING, VALIDATION, execution, graph, record
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import KEPT, main_graph, period, step_graphs
 
 
@@ -112,8 +112,8 @@ def test_an_execution_whose_graph_or_key_was_lost_is_left_out_and_said_once():
 def test_settings_are_those_that_the_script_asked_for():
     told = record([])
     assert told.settings() is None
-    told.add(messages.Device(2, 2, 0, 0))
-    asked = messages.Device(1, 1, 1, 1)
+    told.add(protocol.Device(2, 2, 0, 0))
+    asked = protocol.Device(1, 1, 1, 1)
     told.add(asked)
     assert told.settings() == asked
 
@@ -141,9 +141,9 @@ def test_how_often_the_main_graph_ran_between_two_reports():
         [graph(0, PIPELINE), graph(1, TRAINING)],
         rounds(0, 30, 33, [0.02]) + rounds(1, 100, 10, [0.05]),
     )
-    idle = messages.Admission(0, 0, 0.0, [])
+    idle = protocol.Admission(0, 0, 0.0, [])
     first, last = (
-        messages.Report("asked", 0.0, 0, 0.0, 0.0, idle, at=at * 10**9, runs=runs)
+        protocol.Report("asked", 0.0, 0, 0.0, 0.0, idle, at=at * 10**9, runs=runs)
         for at, runs in ((5, (99, 40)), (15, (9999, 4040)))
     )
     assert period(told, 1, first, last) == pytest.approx(10 / 4000)

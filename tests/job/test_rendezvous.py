@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.job.rendezvous import with_own_port
+from dltune.job.rank_layout import with_own_port
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
-from dltune.job.shares import Shares
+from dltune.job import protocol
+from dltune.job.rank_layout import Shares
 
 MACHINE = synthetic.machine(4)
 
 
-def python(pid: int, **environment: str) -> messages.Python:
-    return messages.Python(pid, ["python"], "3.11", environment)
+def python(pid: int, **environment: str) -> protocol.Python:
+    return protocol.Python(pid, ["python"], "3.11", environment)
 
 
 def test_each_rank_has_its_part() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job
 
 PROCESS = """
@@ -50,6 +50,6 @@ def test_one_of_two_plugins_is_let_go(frameworks: tuple[str, ...]) -> None:
         heard = [event for event in job.events(1.0) if event and event.process]
         assert job.exit_code == 0
     last = heard[-1]
-    assert isinstance(last.message, messages.Complaint)
+    assert isinstance(last.message, protocol.Complaint)
     assert last.process is not None
     assert last.process.hello.framework == frameworks["kept" not in frameworks]

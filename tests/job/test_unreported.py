@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from dltune.job import unreported as module
-from dltune.job.unreported import unreported
+from dltune.job import failures
+from dltune.job.failures import unreported
 
 FORK = "import os, time; os.fork()"
 OTHER = ["python", "-Ic", "import time; time.sleep(600)"]
@@ -27,7 +27,7 @@ def tree(request, monkeypatch):
         assert time.monotonic() < until
         time.sleep(0.02)
     loaded: set[int] = set()
-    monkeypatch.setattr(module, "loaded", lambda pid: "pytorch" if pid in loaded else None)
+    monkeypatch.setattr(failures, "loaded", lambda pid: "pytorch" if pid in loaded else None)
     yield parent.pid, children[0], loaded
     os.killpg(parent.pid, 9)
     parent.wait()
@@ -90,7 +90,7 @@ def test_other_sessions_are_of_no_concern(tree):
 
 
 def test_what_a_process_has_mapped_is_read(monkeypatch):
-    monkeypatch.setattr(module, "LIBRARIES", {"no such": "tensorflow", "libc.so": "pytorch"})
-    assert module.loaded(os.getpid()) == "pytorch"
-    monkeypatch.setattr(module, "LIBRARIES", {"no such": "tensorflow"})
-    assert module.loaded(os.getpid()) is None
+    monkeypatch.setattr(failures, "LIBRARIES", {"no such": "tensorflow", "libc.so": "pytorch"})
+    assert failures.loaded(os.getpid()) == "pytorch"
+    monkeypatch.setattr(failures, "LIBRARIES", {"no such": "tensorflow"})
+    assert failures.loaded(os.getpid()) is None

@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from plan_sections import FUSED, HERE, PLAIN, TCMALLOC, THREADS, UNIFORM, tuned, under
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.plan.plan import (
     bare,
@@ -20,12 +20,9 @@ from dltune.plan.plan import (
     require_machine,
     unlike,
 )
-from dltune.schemas.plan import Plan, first
+from dltune.schemas.plan import Plan, Threads, first
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import SettingsPlan
-from dltune.schemas.sections.threads import (
-    Threads,
-)
+from dltune.schemas.settings import SettingsPlan
 
 
 def test_settings_of_the_profiled_job_come_with_what_was_planned_from_it() -> None:
@@ -123,4 +120,4 @@ def test_a_sample_of_the_first_schema_has_the_digest_that_benches_know() -> None
     sample = Path(__file__).parents[1] / "schemas" / "samples" / "plan-1.json"
     plan = load(sample)
     assert plan.of(SettingsPlan) is None
-    assert files.digest(plan) == files.digest_of(first(plan))
+    assert documents.digest(plan) == documents.digest_of(first(plan))

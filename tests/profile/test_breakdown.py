@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import graph
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND
 from dltune.profile.breakdown import PARTS, kind, parts
 from dltune.schemas import profile as doc
@@ -28,10 +28,10 @@ def execution(
     *,
     number: int = 0,
     waited: int = 0,
-) -> messages.Execution:
+) -> protocol.Execution:
     """Events are (node, start, end) in nanoseconds since `start`."""
     told = [(node, 0, -1 if node else 0, 0, begin, end, "1") for node, begin, end in events]
-    return messages.Execution(graph, number, 1, start, 0, 0, 0, told, waited)
+    return protocol.Execution(graph, number, 1, start, 0, 0, 0, told, waited)
 
 
 def nanoseconds(found) -> dict[str, int]:
@@ -39,7 +39,7 @@ def nanoseconds(found) -> dict[str, int]:
     return {part.name: round(part.seconds / NANOSECOND) for part in found if part.seconds}
 
 
-def one(*executions: messages.Execution, others=()) -> dict[str, int]:
+def one(*executions: protocol.Execution, others=()) -> dict[str, int]:
     return nanoseconds(parts(GRAPHS, {0: executions}, others)[0])
 
 
@@ -105,8 +105,8 @@ def test_a_receive_that_is_posted_early_does_not_hide_the_input():
 def test_a_sum_costs_what_the_step_waits_for_it():
     """Not what lies between other ops meanwhile, which is Python's."""
     types = ["aten::mm", doc.ALLREDUCE, "aten::mm", doc.ALLREDUCE, "aten::add_"]
-    eager = messages.Graph(
-        0, "a", "", "", False, [messages.Node(t, t, [], [], False) for t in types], True
+    eager = protocol.Graph(
+        0, "a", "", "", False, [protocol.Node(t, t, [], [], False) for t in types], True
     )
     events = [(0, 0, 10), (1, 10, 12), (2, 20, 30), (3, 35, 36), (4, 60, 70)]
     seen = [execution(0, i * 100, events, number=i) for i in range(4)]
@@ -228,9 +228,9 @@ TURN = st.tuples(
 )
 
 
-def made(turns) -> dict[int, list[messages.Execution]]:
+def made(turns) -> dict[int, list[protocol.Execution]]:
     """Two steps; each execution begins some time after the one before it, done or not."""
-    steps: dict[int, list[messages.Execution]] = {0: [], 1: []}
+    steps: dict[int, list[protocol.Execution]] = {0: [], 1: []}
     now = waited = 0
     for step, pause, events, eager in turns:
         now += pause

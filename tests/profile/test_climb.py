@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import machine
 
 from dltune.profile.climb import Case, Climb
-from dltune.system.placement import ladder, placements
+from dltune.system.topology import ladder, placements
 
 Curve = dict[Case, float]
 

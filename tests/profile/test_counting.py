@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.job.messages import Thread, Totals
+from dltune.job.protocol import Thread, Totals
 from dltune.profile.counting import Choice, Counting
 from dltune.system.perf.events import parse
 

@@ -8,7 +8,7 @@ import pytest
 from synthetic import machine
 from told import MS, TRAINING, execution, graph, record
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
@@ -131,11 +131,11 @@ def test_ops_of_peers_are_there_and_do_not_count():
 def test_a_receive_tells_whether_it_is_an_answer():
     meets = ("edge_1_x", "/job:ps/task:0", "/job:worker/task:0")
     nodes = [
-        messages.Node(kind, kind, [], [], True, [], messages.Partner(*meets))
+        protocol.Node(kind, kind, [], [], True, [], protocol.Partner(*meets))
         for kind in ("_Recv", "_Send")
     ]
     told = record(
-        [messages.Graph(0, "s", "", "", False, nodes)],
+        [protocol.Graph(0, "s", "", "", False, nodes)],
         [execution(0, i * 1000 * MS, [0.01, 0.01]) for i in range(5)],
     )
     for answers, found in (((), [False, False]), ((meets,), [True, False])):
@@ -146,7 +146,7 @@ def test_a_receive_tells_whether_it_is_an_answer():
 
 def test_what_was_measured_is_sorted_and_summed_up():
     told = record([graph(0, ["Conv2D"])], [execution(0, i * 1000 * MS, [0.01]) for i in range(5)])
-    told.add(messages.OutputBytes(0, 4096))
+    told.add(protocol.OutputBytes(0, 4096))
     climb = Climb([(1, "spread"), (2, "spread"), (2, "shared")])
     for seconds in ([3.0, 1.0, 2.0], [5.0], [0.5]):
         for each in seconds:
@@ -164,8 +164,8 @@ def test_what_was_measured_is_sorted_and_summed_up():
 
 def test_settings_memory_and_notes():
     told = record([graph(0, ["Conv2D"])], [execution(0, i * 1000 * MS, [0.01]) for i in range(5)])
-    told.add(messages.Device(3, 4, 3, 4))
-    told.add(messages.Complaint("a complaint"))
+    told.add(protocol.Device(3, 4, 3, 4))
+    told.add(protocol.Complaint("a complaint"))
     found = profile(told, Own.of(told, [0], 1))
     assert (found.settings.intra, found.settings.inter) == (3, 4)
     assert found.memory is not None

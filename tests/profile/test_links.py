@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import MS
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.profile.links import links
 from dltune.schemas.profile import (
     Node,
@@ -42,7 +42,7 @@ def arrived(order: Sequence[int], sizes: Sequence[int], delay: float, each: floa
     for node in order:
         now += each + sizes[node] / rate
         events.append((node, 0, -1, 0, 0, round(now * 1e9), "0"))
-    return messages.Execution(0, 0, 1, 0, 0, 0, 0, events)
+    return protocol.Execution(0, 0, 1, 0, 0, 0, 0, events)
 
 
 @given(
@@ -80,7 +80,7 @@ def test_each_server_has_a_link_of_its_own():
             order = [i for i in range(20) if servers[i] == server]
             chance.shuffle(order)
             events += arrived(order, sizes, 0.002, 1e-4, rate).events
-        steps.append(messages.Execution(0, 0, 1, 0, 0, 0, 0, events))
+        steps.append(protocol.Execution(0, 0, 1, 0, 0, 0, 0, events))
     step = receiving(sizes, servers)
     found = links([(step, steps[:3]), (step, steps[3:])])
     assert [link.sender for link in found] == ["/job:ps/task:0", "/job:ps/task:1"]
@@ -92,7 +92,7 @@ def test_each_server_has_a_link_of_its_own():
 def test_what_comes_together_tells_of_no_bandwidth():
     step = receiving([4000] * 5, [0] * 5)
     events = [(node, 0, -1, 0, 0, 3 * MS, "0") for node in range(5)]
-    (link,) = links([(step, [messages.Execution(0, 0, 1, 0, 0, 0, 0, events)] * 3)])
+    (link,) = links([(step, [protocol.Execution(0, 0, 1, 0, 0, 0, 0, events)] * 3)])
     assert (link.bandwidth, link.each, link.fit) == (None, 0.0, 0.0)
     assert link.delay == pytest.approx(0.003)
 
@@ -104,7 +104,7 @@ def test_tensors_of_one_size_tell_of_a_bandwidth():
     for _ in range(5):
         ran = arrived(range(6), [4 << 20] * 6, 0.01, 0.0, 1e9)
         late = [(*e[:5], e[5] + chance.randrange(2 * MS), e[6]) for e in ran.events]
-        steps.append(messages.Execution(0, 0, 1, 0, 0, 0, 0, late))
+        steps.append(protocol.Execution(0, 0, 1, 0, 0, 0, 0, late))
     (link,) = links([(receiving([4 << 20] * 6, [0] * 6), steps)])
     assert link.bandwidth == pytest.approx(1e9, rel=0.1)
 
@@ -123,7 +123,7 @@ def test_what_waits_for_something_else_tells_nothing():
 
 
 def test_a_receive_that_never_came():
-    (link,) = links([(receiving([4000], [0]), [messages.Execution(0, 0, 1, 0, 0, 0, 0, [])])])
+    (link,) = links([(receiving([4000], [0]), [protocol.Execution(0, 0, 1, 0, 0, 0, 0, [])])])
     assert link.transfers == 0
 
 

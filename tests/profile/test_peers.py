@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from told import MS, execution, key, plugin
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile.peers import answers, peers
 
@@ -20,10 +20,10 @@ def part(pid: int, *graphs: Iterable[tuple[str, str, str]], runs: int = 3) -> Re
     made.add(key(0, "_Send"))
     for number, meetings in enumerate(graphs):
         nodes = [
-            messages.Node(f"n{i}", "_Send", [], [], True, [], messages.Partner(*meeting))
+            protocol.Node(f"n{i}", "_Send", [], [], True, [], protocol.Partner(*meeting))
             for i, meeting in enumerate(meetings)
         ]
-        made.add(messages.Graph(number, f"{pid}-{number}", "", "", False, nodes))
+        made.add(protocol.Graph(number, f"{pid}-{number}", "", "", False, nodes))
         for run in range(runs):
             made.add(execution(number, run * MS, [0.001] * len(nodes), keys=[0] * len(nodes)))
     return made
@@ -68,9 +68,9 @@ def test_what_stays_in_a_task_is_no_meeting(meets):
 def test_an_answer_waits_for_what_has_come():
     """The parameter does not, and what comes from the same task does not count."""
 
-    def node(kind: str, meets: tuple[str, str, str] | None, *inputs: int) -> messages.Node:
-        met = messages.Partner(*meets) if meets else None
-        return messages.Node(kind, kind, list(inputs), [], False, [], met)
+    def node(kind: str, meets: tuple[str, str, str] | None, *inputs: int) -> protocol.Node:
+        met = protocol.Partner(*meets) if meets else None
+        return protocol.Node(kind, kind, list(inputs), [], False, [], met)
 
     done, inside = ("edge_3_done", SERVER, FIRST), ("edge_4_x", SERVER, f"{SERVER}/device:CPU:1")
     nodes = [
@@ -83,4 +83,4 @@ def test_an_answer_waits_for_what_has_come():
         node("_Send", ("edge_5_next", SERVER, FIRST), 5),
     ]
     nodes[3].control.append(2)
-    assert answers([messages.Graph(0, "s", "", "", False, nodes)]) == {done}
+    assert answers([protocol.Graph(0, "s", "", "", False, nodes)]) == {done}

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dltune.job import stacks
-from dltune.job.stacks import Frame, own_line
 from dltune.profile import python_lines
 from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
-from dltune.system.checks.py_spy import py_spy
+from dltune.system.checks.software import py_spy
+from dltune.system.proc import process
+from dltune.system.proc.process import Frame, own_line
 
 SITE = "/venv/lib/python3.11/site-packages"
 EXECUTE = Frame("quick_execute", f"{SITE}/tensorflow/python/eager/execute.py", 53)
@@ -94,7 +94,7 @@ nap()
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     """A process that sleeps in a known line, until the test ends."""
-    monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 120.0)
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", 120.0)
     script = tmp_path / "job.py"
     script.write_text(JOB)
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as started:
@@ -167,8 +167,8 @@ def test_before_the_first_look(job):
 
 @needs_py_spy
 def test_a_main_thread_without_python(job, monkeypatch):
-    def others(command: str, pid: int) -> list[stacks.Thread]:
-        return [found for found in stacks.stacks(command, pid) if found.os_thread_id != pid]
+    def others(command: str, pid: int) -> list[process.Thread]:
+        return [found for found in process.stacks(command, pid) if found.os_thread_id != pid]
 
     monkeypatch.setattr(python_lines, "stacks", others)
     looking = PythonLines(job.pid, 0.01, looks=2)
@@ -210,7 +210,7 @@ def test_a_py_spy_that_fails(job, tmp_path, monkeypatch, script, why):
     stand_in(tmp_path / "py-spy", script)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     if "sleep" in script:
-        monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(process, "PATIENCE_SECONDS", 0.05)
     looking = PythonLines(job.pid, 0.01, looks=1)
     looking.start()
     assert finished(looking).lines() == ()

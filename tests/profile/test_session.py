@@ -12,7 +12,7 @@ from synthetic import machine
 from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.profile import discovery, session
 from dltune.profile.session import Progress, Session
@@ -365,7 +365,7 @@ def test_every_case_is_kept_as_it_ends():
 
 def test_a_plugin_that_failed_ends_the_session_at_once():
     fresh = Session(machine(2), ["x"], interval=1, cap=3, tell=lambda _: None, keep=lambda _: None)
-    failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
+    failed = Event(None, protocol.Failed(1, "2.21.0", "no compiler"))
     job = Job(iter([PYTHON_TOLD, failed, None, None]))
     with pytest.raises(UsageError, match="no compiler"):
         fresh.run(job)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import execution
 
-from dltune.job.messages import Execution
+from dltune.job.protocol import Execution
 from dltune.profile.turns import LEAST_PAIRS, PAIRS, Turns
 
 BASE, OTHER = 7, 8

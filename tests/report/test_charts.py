@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.base.tables import Course, Series
+from dltune.base.formatting import Course, Series
 from dltune.report.charts.axis import Axis, round_step, up_to
 from dltune.report.charts.cdf import cdf
 from dltune.report.charts.course import course

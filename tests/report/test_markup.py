@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import parsed
 
-from dltune.base.tables import Table, columns
-from dltune.base.visible import visible
+from dltune.base.formatting import Table, columns, visible
 from dltune.report.markup import LONGEST, Markup, data, escaped, rendered, short, tag
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Tile, Tiles
+from dltune.base.formatting import Tile, Tiles
 from dltune.report.charts.tiles import NAMED, tiles
 from dltune.report.sections import schedules
 from dltune.views import Schedule, Slice, Track

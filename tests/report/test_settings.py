@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_parsed import Page, parsed
 
-from dltune.base.tables import Ratio, Ratios
+from dltune.base.formatting import Ratio, Ratios
 from dltune.plan.plan import with_sections
 from dltune.report.charts.forest import HALVES, around, forest
 from dltune.report.page import page
-from dltune.schemas.sections.settings import Choice, SettingsPlan, Untried
+from dltune.schemas.settings import Choice, SettingsPlan, Untried
 from dltune.views import Context, Loaded
 
 EVIL = "<script>alert(1)</script>\u202e"

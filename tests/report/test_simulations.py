@@ -13,7 +13,7 @@ from dltune.report import execution as module
 from dltune.report.execution import simulations
 from dltune.simulate.workload.calibration import calibrated
 from dltune.simulate.workload.transfer import transferred
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
 
 @pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run", "uniform"])
@@ -54,7 +54,7 @@ def test_an_edit_by_hand_is_simulated() -> None:
 
 def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     profile = exhibits.profile()
-    there = find("knl-7250")
+    there = builtin_machine("knl-7250")
     workload, _ = calibrated(profile)
     moved = transferred(workload, there)
     plan = put(None, "threads", choose(moved, "per-type+co-run").threads(moved), there, profile)

@@ -6,14 +6,7 @@ import dataclasses
 
 from page_parsed import parsed
 
-from dltune.base.tables import (
-    Bar,
-    Figure,
-    Key,
-    Prose,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Bar, Figure, Key, Prose, Table, columns
 from dltune.cli import tables as terminal
 from dltune.report.markup import tag
 from dltune.report.table import html

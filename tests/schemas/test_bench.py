@@ -7,15 +7,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.schemas.bench import (
-    SCHEMA,
-    Bench,
-    Setting,
-    Summary,
-    Turn,
-    check,
-    load,
-)
+from dltune.schemas.bench import SCHEMA, Bench, Setting, Summary, Turn, check, load
 from dltune.schemas.profile import Framework, Samples
 
 TURN = Turn(0, (0.1, 0.2), 0.3, 4.0, 5.0)

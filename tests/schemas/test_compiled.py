@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.schemas.compiled import (
-    Compiled,
-    Graph,
-    Rung,
-    faults,
-)
+from dltune.schemas.pytorch_step import Compiled, Graph, Rung, compiled_faults
 
 RUNGS = (Rung(1.0, 60, 65, 70, 0, 0.0), Rung(0.5, 40, 50, 55, 1, 2.0))
 STEP = Compiled((Graph(2, 9.0, RUNGS),), 10, 20, 15, 30, 1)
 
 
 def test_its_signature_is_of_its_graphs():
-    assert list(faults(STEP)) == []
+    assert list(compiled_faults(STEP)) == []
     assert STEP.peak == 30
     assert msgspec.structs.replace(STEP, live=11).signature == STEP.signature
     assert msgspec.structs.replace(STEP, graphs=()).signature != STEP.signature
@@ -28,7 +23,7 @@ def test_what_cannot_be():
         Graph(1, 1.0, ()),
         Graph(1, 1.0, (Rung(2.0, -1, 0, 0, 0, 0.0),)),
     )
-    assert list(faults(msgspec.structs.replace(STEP, graphs=graphs, live=-1))) == [
+    assert list(compiled_faults(msgspec.structs.replace(STEP, graphs=graphs, live=-1))) == [
         "live must be finite and not negative, got -1",
         "graphs[0].runs must be at least 1, got 0",
         "graphs[0].work must be finite and not negative, got -1.0",

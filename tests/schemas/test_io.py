@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas import io
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 PLACE = io.Storage("254:0", "/", "/dev/vda", "ext4", 131072, False, "none", 256, True)
 PATTERN = io.Pattern("strided", "faults", 100, 1.5e6, 2e5, 0.9)
@@ -136,7 +136,7 @@ def test_a_document_of_the_first_schema(tmp_path):
     assert found.schema == io.SCHEMA
     (only,) = found.findings
     assert (only.title, only.evidence, only.fix) == ("it is slow", "1 MiB/s", None)
-    assert files.digest(found) == files.digest_of(was)
+    assert documents.digest(found) == documents.digest_of(was)
 
 
 def test_findings_are_checked():

@@ -7,13 +7,7 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import (
-    SCHEMA,
-    Core,
-    Machine,
-    check,
-    load,
-)
+from dltune.schemas.machine import SCHEMA, Core, Machine, check, load
 
 GOOD = Machine(
     SCHEMA,

@@ -7,14 +7,7 @@ import pytest
 
 from dltune.base.errors import UsageError
 from dltune.plan.plan import check, load, with_sections
-from dltune.schemas.plan import SCHEMA, Plan
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 
 OP = OpPlan("Conv2D(f32[8])", 2, "spread", 1.0, 2.0, (0, 1), (Candidate(2, "spread", 1.0),))
 SECTION = Threads(

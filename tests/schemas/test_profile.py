@@ -7,7 +7,7 @@ import pytest
 import synthetic
 from roofed import roofs
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.plan import plan
 from dltune.plan.threads.decide import choose
@@ -20,7 +20,7 @@ from dltune.schemas.profile import (
     load,
     task,
 )
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.simulate.workload.calibration import calibrated
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -132,7 +132,7 @@ def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
     made = plan.load(SAMPLES / "plan-1.json")
     assert profile.schema == "dltune.profile/2"
     assert (profile.framework.name, profile.framework.version) == ("tensorflow", "2.21.0")
-    assert files.digest(profile) == made.profile
+    assert documents.digest(profile) == made.profile
     workload, _ = calibrated(profile)
     threads = choose(workload).threads(workload)
     assert threads.strategy == made.sections["threads"].strategy
@@ -147,7 +147,7 @@ def test_a_profile_made_newer_is_itself_when_it_is_written(tmp_path: Path) -> No
     path.write_bytes(msgspec.json.encode(old))
     new = load(path)
     assert new == old
-    assert files.digest(new) != files.digest(old)
+    assert documents.digest(new) != documents.digest(old)
 
 
 def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:

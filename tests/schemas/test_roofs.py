@@ -7,13 +7,7 @@ import pytest
 from roofed import roofs
 
 from dltune.base.errors import UsageError
-from dltune.schemas.roofs import (
-    Bandwidth,
-    Peak,
-    Roofs,
-    check,
-    load,
-)
+from dltune.schemas.machine import Bandwidth, Peak, Roofs, check_roofs, load_roofs
 
 
 def test_the_highest_of_a_type_on_all_cores():
@@ -38,7 +32,7 @@ def test_a_level_is_as_fast_as_its_better_way():
 
 
 def test_roofs_without_fault():
-    assert check(roofs()) == []
+    assert check_roofs(roofs()) == []
 
 
 @pytest.mark.parametrize(
@@ -66,19 +60,19 @@ def test_roofs_without_fault():
     ],
 )
 def test_what_cannot_be_is_told(changes, fault):
-    assert check(roofs(**changes)) == [fault]
+    assert check_roofs(roofs(**changes)) == [fault]
 
 
 def test_a_file_is_read_whole_or_refused(tmp_path):
     path = tmp_path / "roofs.json"
     path.write_bytes(msgspec.json.encode(roofs()))
-    assert load(path) == roofs()
+    assert load_roofs(path) == roofs()
     path.write_bytes(msgspec.json.encode(roofs(frequency=-1.0)))
     with pytest.raises(UsageError, match="frequency must be finite and above 0"):
-        load(path)
+        load_roofs(path)
 
 
 def test_the_documentation_s_example_is_one():
     folder = Path(__file__).parents[2] / "scripts" / "docs" / "examples"
     example = (folder / "roofs.json").read_bytes()
-    assert check(msgspec.json.decode(example, type=Roofs)) == []
+    assert check_roofs(msgspec.json.decode(example, type=Roofs)) == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.threads import Candidate
+from dltune.schemas.plan import Candidate
 from dltune.simulate.engine import CoreSet, Graph, Timeline
 from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import CorunWork, FifoWork

@@ -6,12 +6,11 @@ import pytest
 from corun_scheduler import Admission, Scheduler
 
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.threads import Candidate
+from dltune.schemas.plan import Candidate
 from dltune.simulate.work import CorunWork
-from dltune.system.known import find
-from dltune.system.placement import cores_for, placements
+from dltune.system.topology import builtin_machine, cores_for, placements
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 
 
 def work(threads: int, seconds: float, *, serial: float = 1000.0) -> CorunWork:
@@ -187,7 +186,7 @@ def test_work_divided_into_more_parts_than_cores_still_runs() -> None:
 
 @pytest.mark.parametrize("busy", [0, 2, 20, 35, 66])
 def test_cores_are_picked_as_placement_says(busy: int) -> None:
-    """The native picker and dltune.system.placement agree, also on a partly idle machine."""
+    """The native picker and dltune.system.topology agree, also on a partly idle machine."""
     held = set(cores_for(KNL, busy, "shared")) if busy else set()
     idle = set(range(68)) - held
     for threads in range(1, len(idle) + 1):

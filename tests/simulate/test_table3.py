@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.schemas.sections.threads import Candidate
+from dltune.schemas.plan import Candidate
 from dltune.simulate.engine import CoreSet, Graph
 from dltune.simulate.graph.csr import CSR
 from dltune.simulate.work import CorunWork, FifoWork
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 BOTH = Graph(CSR.of([[], []]), np.array([0, 1], np.int32), np.ones(2))
 
 # Sequential execution takes 41.1 s and 34 + 34 threads take 29.8 s, which is the longer op's time

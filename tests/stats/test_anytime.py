@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.stats.anytime import (
+from dltune.stats import (
     anytime_median,
     anytime_ratio,
     evidence,
     least_rounds,
     log_evidence,
+    median_interval,
     rank,
     stake,
 )
-from dltune.stats.signs import median_interval
 
 RATIOS = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40)
 

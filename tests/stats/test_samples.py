@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.stats.samples import quantiles, relative_spread, summary
+from dltune.stats import quantiles, relative_spread, summary
 
 times = st.floats(1e-6, 1e3)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.stats.signs import median_interval, paired_ratio, sign_test
+from dltune.stats import median_interval, paired_ratio, sign_test
 
 times = st.floats(1e-6, 1e3)
 rounds = st.lists(st.tuples(times, times), min_size=1, max_size=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.stats.student import HIGHEST, t_quantile
+from dltune.stats import HIGHEST, t_quantile
 
 FREEDOMS = (*range(1, 41), 50, 99, 100, 365, 1000, 1001, 20_000)
 # what is not within: the tail, in which scipy is more precise than at a level near 1

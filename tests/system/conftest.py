@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.system import cpulist
+from dltune.system import kernel_files
 
 
 class Tree:
@@ -38,14 +38,14 @@ class Tree:
         gone = set(offline)
         online = [cpu for group in groups for cpu in group if cpu not in gone]
         cpu_root = "sys/devices/system/cpu"
-        self.write(f"{cpu_root}/online", cpulist.show(online))
+        self.write(f"{cpu_root}/online", kernel_files.format_cpulist(online))
         for index, group in enumerate(groups):
             for cpu in group:
                 folder = f"{cpu_root}/cpu{cpu}"
                 (self.root / folder).mkdir(parents=True, exist_ok=True)
                 if cpu in gone:  # the kernel drops topology and caches of an offline CPU
                     continue
-                here = cpulist.show(set(group) - gone)
+                here = kernel_files.format_cpulist(set(group) - gone)
                 self.write(f"{folder}/topology/thread_siblings_list", here)
                 self.write(f"{folder}/topology/core_id", index)
                 self.write(f"{folder}/topology/physical_package_id", packages(index))
@@ -56,8 +56,10 @@ class Tree:
                     self.write(f"{cache}/level", level)
                     self.write(f"{cache}/type", kind)
                     self.write(f"{cache}/size", size)
-                    self.write(f"{cache}/shared_cpu_list", cpulist.show(shared))
-        for node, cpus in (numa if numa is not None else {0: cpulist.show(online)}).items():
+                    self.write(f"{cache}/shared_cpu_list", kernel_files.format_cpulist(shared))
+        for node, cpus in (
+            numa if numa is not None else {0: kernel_files.format_cpulist(online)}
+        ).items():
             self.write(f"sys/devices/system/node/node{node}/cpulist", cpus)
         self.write("proc/cpuinfo", f"processor\t: 0\nmodel name\t: {name}")
         self.write("proc/meminfo", f"MemTotal:       {memory_kb} kB")
@@ -134,7 +136,10 @@ def knl(tree: Tree) -> Tree:
             (1, "Instruction", 1, "32K"),
             (2, "Unified", 2, "1024K"),
         ],
-        numa={0: cpulist.show(range(272)), 1: ""},  # flat mode: node 1 is memory alone
+        numa={
+            0: kernel_files.format_cpulist(range(272)),
+            1: "",
+        },  # flat mode: node 1 is memory alone
         memory_kb=16 * 2**20,
     )
     return tree

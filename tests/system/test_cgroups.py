@@ -4,12 +4,7 @@ import os
 
 import pytest
 
-from dltune.system.cgroups import (
-    limits,
-    oom_kills,
-    reclaims,
-    throttled,
-)
+from dltune.system.kernel_files import limits, oom_kills, reclaims, throttled
 
 TWO = "sys/fs/cgroup"
 

@@ -6,18 +6,14 @@ import sys
 import pytest
 
 from dltune.native import build
-from dltune.system import allocators as installed
-from dltune.system import topology
-from dltune.system.checks import (
-    cores,
-    events,
-    memory,
-    native,
-    py_spy,
-    pytorch,
-    tensorflow,
-)
-from dltune.system.perf.probe import PerfEvents, Refused
+from dltune.system import memory, topology
+from dltune.system.checks import hardware as cores
+from dltune.system.checks import software as py_spy
+from dltune.system.checks import software as pytorch
+from dltune.system.checks import software as tensorflow
+from dltune.system.checks.hardware import allocators, huge_pages, perf_events
+from dltune.system.checks.software import compiler, plugin
+from dltune.system.perf.access import PerfEvents, Refused
 
 # the cores
 
@@ -105,25 +101,25 @@ def test_what_a_hypervisor_hides_is_told(tree):
 def test_huge_pages(tree, text, state):
     if text:
         tree.write("sys/kernel/mm/transparent_hugepage/enabled", text)
-    check = memory.huge_pages(tree.root)
+    check = huge_pages(tree.root)
     assert check.state == state
     assert (check.remedy is None) == (state == "ok")
 
 
 def test_allocators(monkeypatch):
-    monkeypatch.setattr(installed, "find", lambda *_: None)
-    monkeypatch.setattr(installed, "glibc", lambda: (2, 31))
-    check = memory.allocators()
+    monkeypatch.setattr(memory, "find_allocator", lambda *_: None)
+    monkeypatch.setattr(memory, "glibc", lambda: (2, 31))
+    check = allocators()
     assert (check.state, check.found) == ("limited", "glibc 2.31 only")
     assert check.remedy is not None
-    monkeypatch.setattr(installed, "find", lambda name, _: name == "jemalloc" or None)
-    check = memory.allocators()
+    monkeypatch.setattr(memory, "find_allocator", lambda name, _: name == "jemalloc" or None)
+    check = allocators()
     assert (check.state, check.found, check.remedy) == ("ok", "glibc 2.31, jemalloc", None)
 
 
 def test_counters():
     refused = Refused("there is no PMU", "get one")
-    hardware, software, paranoid = events.perf_events(PerfEvents(refused, None, 2))
+    hardware, software, paranoid = perf_events(PerfEvents(refused, None, 2))
     assert (hardware.state, hardware.found, hardware.remedy) == (
         "missing",
         "there is no PMU",
@@ -135,9 +131,9 @@ def test_counters():
 
 def test_a_paranoid_level_matters_only_where_it_bars():
     refused = Refused("barred", "lower it")
-    assert events.perf_events(PerfEvents(refused, refused, 4))[2].state == "limited"
-    assert events.perf_events(PerfEvents(None, None, 4))[2].state == "ok"
-    assert events.perf_events(PerfEvents(refused, refused, None))[2].state == "missing"
+    assert perf_events(PerfEvents(refused, refused, 4))[2].state == "limited"
+    assert perf_events(PerfEvents(None, None, 4))[2].state == "ok"
+    assert perf_events(PerfEvents(refused, refused, None))[2].state == "missing"
 
 
 # compiler and plugin
@@ -146,17 +142,17 @@ def test_a_paranoid_level_matters_only_where_it_bars():
 def test_compiler(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    check = native.compiler()
+    check = compiler()
     assert (check.state, check.required) == ("missing", True)
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
-    check = native.compiler()
+    check = compiler()
     assert check.state == "missing"
     assert "no-such-compiler -O2 cannot be run" in check.found
     script = tmp_path / "mine"
     script.write_text("#!/bin/sh\necho mine 1.0\n")
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
-    check = native.compiler()
+    check = compiler()
     assert (check.state, check.found) == ("ok", f"{script}: mine 1.0")
 
 
@@ -173,29 +169,29 @@ def source(tmp_path, monkeypatch):
 
 
 def test_plugin_not_built_built_and_failed(source):
-    assert "not built yet" in native.plugin([source], [], "").found
+    assert "not built yet" in plugin([source], [], "").found
     path = build.library_path("plugin", [source], [], "")
     assert not path.parent.exists(), "looking must leave nothing behind"
     path.parent.mkdir(parents=True)
     log = path.with_suffix(".log")
     log.write_text("error")
-    check = native.plugin([source], [], "")
+    check = plugin([source], [], "")
     assert (check.state, check.required) == ("missing", True)
     assert str(log) in check.remedy
     path.write_text("")
-    assert native.plugin([source], [], "").found == f"built: {path}"
+    assert plugin([source], [], "").found == f"built: {path}"
 
 
 def test_plugin_without_a_place_to_build(source, tmp_path, monkeypatch):
     monkeypatch.setenv("DLTUNE_CACHE", "/proc/dltune")
-    check = native.plugin([source], [], "")
+    check = plugin([source], [], "")
     assert (check.state, check.required) == ("missing", True)
     assert "DLTUNE_CACHE" in check.remedy
 
 
 def test_plugin_without_a_compiler(source, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert native.plugin([source], [], "").state == "missing"
+    assert plugin([source], [], "").state == "missing"
 
 
 # TensorFlow
@@ -225,7 +221,7 @@ def environment(tmp_path, monkeypatch):
 
 def test_tensorflow_is_found_without_importing_it(environment):
     environment("tensorflow-cpu", "2.21.0", "build_info = dict([('is_cuda_build', False)])")
-    found = tensorflow.installed()
+    found = tensorflow.installed_tensorflow()
     assert (found.version, found.gpu) == ("2.21.0", False)
     check = tensorflow.tensorflow(found)
     assert check.state == "ok"
@@ -235,7 +231,7 @@ def test_tensorflow_is_found_without_importing_it(environment):
 
 def test_a_gpu_build(environment):
     environment("tensorflow", "2.18.1", "build_info = dict([('is_cuda_build', True)])")
-    check = tensorflow.tensorflow(tensorflow.installed())
+    check = tensorflow.tensorflow(tensorflow.installed_tensorflow())
     assert check.state == "ok"
     assert "GPU build" in check.found
 
@@ -243,21 +239,21 @@ def test_a_gpu_build(environment):
 @pytest.mark.parametrize("version", ["2.15.1", "1.15.0"])
 def test_too_old(environment, version):
     environment("tensorflow", version)
-    check = tensorflow.tensorflow(tensorflow.installed())
+    check = tensorflow.tensorflow(tensorflow.installed_tensorflow())
     assert check.state == "limited"
     assert "too old" in check.found
 
 
 def test_a_tensorflow_that_no_distribution_owns(environment, monkeypatch):
     environment(None, "")
-    check = tensorflow.tensorflow(tensorflow.installed())
+    check = tensorflow.tensorflow(tensorflow.installed_tensorflow())
     assert check.state == "limited"
     assert "unknown version" in check.found
 
 
 def test_no_tensorflow(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = tensorflow.installed()
+    found = tensorflow.installed_tensorflow()
     assert found is None
     check = tensorflow.tensorflow(found)
     assert (check.state, check.required) == ("limited", False)
@@ -313,13 +309,13 @@ def test_a_folder_of_that_name_is_not_tensorflow(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     (tmp_path / "tensorflow").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert tensorflow.installed() is None
+    assert tensorflow.installed_tensorflow() is None
 
 
 def test_the_oldest_version_is_that_of_the_plugin():
     from dltune.frameworks.tensorflow.inject import _dltune_tensorflow
 
-    assert tensorflow.OLDEST == _dltune_tensorflow.OLDEST
+    assert tensorflow.OLDEST_TENSORFLOW == _dltune_tensorflow.OLDEST
 
 
 # py-spy
@@ -381,6 +377,6 @@ def test_a_process_that_names_who_may_look(py_spy_here, tree, scope, invited, ma
     """With PR_SET_PTRACER, as jobs do that dltune starts."""
     tree.write("proc/self/status", "Name:\tpython\nCapEff:\t0000000000000000")
     tree.write("proc/sys/kernel/yama/ptrace_scope", scope)
-    command, words = py_spy.usable(invited=invited, root=tree.root)
+    command, words = py_spy.can_use_py_spy(invited=invited, root=tree.root)
     assert (command is not None) == may
     assert ("sysctl" in words) == (scope in (1, 2))

@@ -5,11 +5,11 @@ import pytest
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import check
-from dltune.system.known import KNOWN, find
+from dltune.system.topology import BUILTIN_MACHINES, builtin_machine
 
 
 def test_the_papers_machine():
-    machine = find("knl-7250")
+    machine = builtin_machine("knl-7250")
     assert len(machine.cores) == 68
     assert [len(tile) for tile in machine.tiles] == [2] * 34
     assert {len(core.cpus) for core in machine.cores} == {4}
@@ -19,20 +19,20 @@ def test_the_papers_machine():
     assert machine.smt_throughput == pytest.approx(41.1 / 39.9, abs=0.005)
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN))
+@pytest.mark.parametrize("name", sorted(BUILTIN_MACHINES))
 def test_every_known_machine_is_possible(name):
-    assert check(find(name)) == []
+    assert check(builtin_machine(name)) == []
 
 
 def test_a_machine_file(tmp_path):
     path = tmp_path / "mine.json"
-    path.write_bytes(msgspec.json.encode(find("knl-7250")))
-    assert find(str(path)) == find("knl-7250")
+    path.write_bytes(msgspec.json.encode(builtin_machine("knl-7250")))
+    assert builtin_machine(str(path)) == builtin_machine("knl-7250")
 
 
 def test_a_name_nearly_known():
     with pytest.raises(UsageError, match="did you mean knl-7250") as error:
-        find("KNL7250")
+        builtin_machine("KNL7250")
     assert "knl-7250" in error.value.remedy
 
 
@@ -40,4 +40,4 @@ def test_a_name_nearly_known():
 def test_a_file_that_is_not_there(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="cannot read"):
-        find(path)
+        builtin_machine(path)

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from dltune.system import pages
+from dltune.system import memory
 
 
 def test_a_fault_takes_some_time() -> None:
-    assert pages.fault_seconds() > 0
+    assert memory.fault_seconds() > 0
 
 
-@pytest.mark.parametrize("interrupted", range(2 * pages.TURNS))
+@pytest.mark.parametrize("interrupted", range(2 * memory.TURNS))
 def test_other_work_in_one_of_the_turns_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, interrupted: int
 ) -> None:
@@ -22,8 +22,8 @@ def test_other_work_in_one_of_the_turns_changes_nothing(
         number = next(touches)
         return (number == interrupted) + (2e-3, 1e-3)[number % 2]
 
-    monkeypatch.setattr(pages, "_touch", touch)
-    assert pages.fault_seconds() == pytest.approx(1e-3 / pages.PAGES)
+    monkeypatch.setattr(memory, "_touch", touch)
+    assert memory.fault_seconds() == pytest.approx(1e-3 / memory.PAGES)
 
 
 def test_every_page_faults_once() -> None:
@@ -31,6 +31,6 @@ def test_every_page_faults_once() -> None:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-    pages.fault_seconds()
+    memory.fault_seconds()
     faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-    assert faults >= pages.PAGES * pages.TURNS
+    assert faults >= memory.PAGES * memory.TURNS

@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.system.known import find
-from dltune.system.placement import (
-    cores_for,
-    default_interval,
-    ladder,
-    placements,
-)
+from dltune.system.topology import builtin_machine, cores_for, default_interval, ladder, placements
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 
 
 def machine(*tiles: int) -> Machine:

@@ -7,16 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import (
-    SCHEMA,
-    Core,
-    Machine,
-    check,
-)
-from dltune.system.known import find
-from dltune.system.ranks import Rank, local_rank, share
+from dltune.job.rank_layout import Rank, local_rank, rank_cores
+from dltune.schemas.machine import SCHEMA, Core, Machine, check
+from dltune.system.topology import builtin_machine
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 
 
 def found(**environ: str) -> tuple[int, int] | None:
@@ -130,7 +125,8 @@ def machine(sizes: list[int]) -> Machine:
 def parts(on: Machine, size: int) -> list[list[int]]:
     """CPU numbers of each rank."""
     return [
-        [core.cpus[0] for core in share(on, Rank(rank, size, ())).cores] for rank in range(size)
+        [core.cpus[0] for core in rank_cores(on, Rank(rank, size, ())).cores]
+        for rank in range(size)
     ]
 
 
@@ -160,14 +156,14 @@ def test_more_ranks_than_cores_share_in_turn(sizes, beyond):
 
 
 def test_knl_between_four_ranks():
-    shares = [share(KNL, Rank(rank, 4, ())) for rank in range(4)]
+    shares = [rank_cores(KNL, Rank(rank, 4, ())) for rank in range(4)]
     assert [len(part.cores) for part in shares] == [17] * 4
     assert all(check(part) == [] for part in shares)
-    halves = [share(KNL, Rank(rank, 2, ())) for rank in range(2)]
+    halves = [rank_cores(KNL, Rank(rank, 2, ())) for rank in range(2)]
     assert [[len(tile) for tile in half.tiles] for half in halves] == [[2] * 17] * 2
     assert halves[0].memory == 8 * 2**30
 
 
 def test_the_quota_is_divided():
     on = Machine(SCHEMA, "a machine", tuple(Core((n,), 0, 0, 0) for n in range(4)), quota=3.0)
-    assert share(on, Rank(0, 2, ())).quota == 1.5
+    assert rank_cores(on, Rank(0, 2, ())).quota == 1.5

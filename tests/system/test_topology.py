@@ -5,8 +5,7 @@ import os
 import pytest
 
 from dltune.schemas.machine import check
-from dltune.system.known import find
-from dltune.system.topology import local, survey
+from dltune.system.topology import builtin_machine, local, survey
 
 
 def test_the_machine_at_hand_is_what_the_kernel_lets_this_process_use():
@@ -61,7 +60,7 @@ def test_one_complex_alone_is_one_tile(epyc):
 
 
 def test_knl_from_sysfs_is_the_known_one(knl):
-    machine, known = local(knl.root), find("knl-7250")
+    machine, known = local(knl.root), builtin_machine("knl-7250")
     assert machine.cores == known.cores
     assert machine.shared_cache == known.shared_cache
     assert machine.memory == known.memory

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.system.ranks import (
-    WORLD_VARIABLES,
-    Rank,
-    is_rank,
-    world,
-)
+from dltune.job.rank_layout import WORLD_VARIABLES, Rank, is_rank, world
 
 
 def test_without_a_launcher_there_is_one_rank() -> None:

@@ -13,16 +13,11 @@ import pytest
 import synthetic
 from installed import SYSTEMS
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.plan.plan import bare
 from dltune.plan.run.composition import Composition
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import (
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
+from dltune.schemas.settings import Choice, SettingsPlan
 
 HERE = synthetic.machine(4)
 THREADS = Threads(
@@ -67,18 +62,18 @@ def composed(names: Iterable[str], said: list[str] | None = None) -> Composition
     return Composition(plan, HERE, ("python",), {}, partial=False, say=said.append)
 
 
-def rank(number: int) -> messages.Python:
+def rank(number: int) -> protocol.Python:
     variables = {f"HOROVOD_{name}": str(number) for name in ("RANK", "LOCAL_RANK")}
     variables |= {f"HOROVOD_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")}
     variables["HOROVOD_CONTROLLER"] = "gloo"
-    return messages.Python(number + 1, ["python"], "3.11", variables)
+    return protocol.Python(number + 1, ["python"], "3.11", variables)
 
 
 class Plugin:
     """A process that has just said hello."""
 
     pid = 2
-    hello = messages.Plugin(2, "2.21.0", "git", "3.11")
+    hello = protocol.Plugin(2, "2.21.0", "git", "3.11")
 
 
 @pytest.mark.parametrize("names", SETS)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dltune.system.proc import tree
+from dltune.system.proc import stat as tree
 
 
 def states(session: int) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.tune.candidate import Candidate, Option
 from dltune.tune.evaluator import Refused
 

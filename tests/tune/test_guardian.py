@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sessions import soon, states
 
-from dltune.system.proc import tree
+from dltune.system.proc import stat
 from dltune.tune.frozen import end, freeze, thaw
 from dltune.tune.guardian import Guardian, watch
 
@@ -26,14 +26,14 @@ Started = Callable[..., "subprocess.Popen[bytes]"]
 
 def test_all_of_a_job_stands_still_and_goes_on(started: Started) -> None:
     job = started(FAMILY)
-    assert soon(lambda: len(tree.session(job.pid)) == 2)
+    assert soon(lambda: len(stat.session(job.pid)) == 2)
     freeze(job.pid)
     assert soon(lambda: states(job.pid) == {"T"})
     thaw(job.pid)
     assert soon(lambda: "T" not in states(job.pid))
     end(job.pid)
     assert job.wait(120) == -signal.SIGKILL
-    assert soon(lambda: not tree.session(job.pid))
+    assert soon(lambda: not stat.session(job.pid))
 
 
 def test_what_was_told() -> None:
@@ -61,7 +61,7 @@ def test_killed(started: Started, number: int) -> None:
     dltune = started(code, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
     dltune.send_signal(number)
     assert job.wait(120) == -signal.SIGKILL
-    assert soon(lambda: not tree.session(job.pid))
+    assert soon(lambda: not stat.session(job.pid))
 
 
 def test_it_starts_where_dltune_runs_from() -> None:

@@ -15,9 +15,9 @@ from dltune.base.errors import JobFailed, UsageError
 from dltune.bench.jobs import all_ended
 from dltune.plan.settings.setting import Circumstances
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.system import topology
-from dltune.system.proc import tree
+from dltune.system.proc import stat
 from dltune.tune import measured as module
 from dltune.tune import tried
 from dltune.tune.candidate import AS_GIVEN
@@ -76,8 +76,8 @@ def test_turns_of_what_stands() -> None:
             assert fast < slow
         jobs = sessions(found)
         found.drop(FAST)
-        assert [bool(tree.session(job)) for job in jobs] == [True, False]
-    assert not any(tree.session(job) for job in jobs)
+        assert [bool(stat.session(job)) for job in jobs] == [True, False]
+    assert not any(stat.session(job) for job in jobs)
     assert found.framework is not None
     assert found.framework.title == "TensorFlow 2.21.0"
 
@@ -153,9 +153,9 @@ def test_of_several_ranks_one_waits_at_the_step_barrier_and_none_is_stopped() ->
             assert isinstance(seconds, float)
             assert 0.015 < seconds < 1
         (job,) = sessions(found)
-        assert len(tree.session(job)) == 3
+        assert len(stat.session(job)) == 3
         assert "T" not in states(job)
-    assert not tree.session(job)
+    assert not stat.session(job)
 
 
 def test_a_step_of_two_graphs() -> None:
@@ -230,7 +230,7 @@ def test_what_was_expected_and_not_started_is_ended() -> None:
         found.expect([FAST])
         (job,) = [one.pid for one in found._starting.values()]
         found.round([AS_GIVEN])
-        assert not tree.session(job)
+        assert not stat.session(job)
 
 
 def test_a_search_taken_up_with_another_tensorflow() -> None:

@@ -7,8 +7,8 @@ import math
 import pytest
 from simulated import Simulated, candidate, option
 
-from dltune.schemas.sections.settings import SettingsPlan, Untried, faults
-from dltune.schemas.tune import Trial
+from dltune.schemas.bench import Trial
+from dltune.schemas.settings import SettingsPlan, Untried, faults
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.result import UNCONFIRMED, section
 from dltune.tune.search import Search

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from simulated import Simulated, candidate, option
 
 from dltune.plan.settings.effects import in_words
+from dltune.schemas.bench import Trial
 from dltune.schemas.profile import Framework
-from dltune.schemas.tune import Trial
 from dltune.tune.candidate import AS_GIVEN, Candidate
 from dltune.tune.evaluator import Refused
 from dltune.tune.result import section

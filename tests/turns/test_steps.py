@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from told import MS, TRAINING, VALIDATION, execution, graph, plugin
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile import discovery
 from dltune.turns.steps import LEAST_RUNS, PATIENT_RUNS, StepFinder
@@ -18,7 +18,7 @@ STEP = [f"layer{i}" for i in range(8)]
 
 def named(
     id: int, names: Sequence[str], types: Sequence[str] = TRAINING, *, xla: bool = False
-) -> messages.Graph:
+) -> protocol.Graph:
     """A graph whose nodes have these names, and types of `types` as far as they go."""
     kinds = [types[i] if i < len(types) else "Relu" for i in range(len(names))]
     made = graph(id, kinds, f"signature {id}", xla=xla)
@@ -29,13 +29,13 @@ def named(
     return msgspec.structs.replace(made, nodes=nodes)
 
 
-def ran(*graphs: tuple[messages.Graph, int]) -> dict[int, Record]:
+def ran(*graphs: tuple[protocol.Graph, int]) -> dict[int, Record]:
     """A process in which each graph has run so often, one after the other."""
     record = Record(plugin(1))
     for made, _ in graphs:
         record.add(made)
         for key in range(len(made.nodes)):
-            record.add(messages.Key(key, f"op{key}", "Relu", ""))
+            record.add(protocol.Key(key, f"op{key}", "Relu", ""))
     now = 0
     for number in range(max(runs for _, runs in graphs)):
         for made, runs in graphs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.job.stacks import Frame
+from dltune.system.proc.process import Frame
 from dltune.watch.activity import activity, python
 from dltune.watch.looks import Stack
 

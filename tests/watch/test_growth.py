@@ -13,7 +13,7 @@ from observations import observation, process
 
 from dltune.findings.memory.growing_memory import MIN_WATCH
 from dltune.job.launch import Job
-from dltune.schemas.observation import Process
+from dltune.schemas.diagnosis import Process
 from dltune.watch.growth import growth, looked_at_again, unsettled
 
 HOLDS = """

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dltune.system import cgroups
+from dltune.system import kernel_files
 from dltune.watch import host
 
 BUSY = "while True: pass"
@@ -83,5 +83,5 @@ def test_cpus_are_those_that_could_be_had():
         found = host.HostWatch(os.getpid()).figures(set(), set(), set())
     finally:
         os.sched_setaffinity(0, mask)
-    allowed = cgroups.limits().cpus
+    allowed = kernel_files.limits().cpus
     assert set(found.cpus) == ({min(mask)} if allowed is None else allowed | {min(mask)})

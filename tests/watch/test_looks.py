@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from dltune.job.stacks import Frame
+from dltune.system.proc.process import Frame
 from dltune.watch.looks import Looks, Stack, parse
 
 

@@ -8,8 +8,8 @@ from dltune.findings.cores.thread_limits import default_threads, job_thread_limi
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import intra_op_setting
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 
 # runnable threads per core
 CROWDED = 1.25

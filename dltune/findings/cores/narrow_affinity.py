@@ -9,10 +9,9 @@ from dltune.findings.cores.thread_limits import crowding_share, default_threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advise_intra_op
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Observation, Process
-from dltune.schemas.sections.settings import Choice
-from dltune.system import cpulist
+from dltune.schemas.diagnosis import Finding, Gain, Observation, Process
+from dltune.schemas.settings import Choice
+from dltune.system.kernel_files import format_cpulist
 
 # share of its cores that a job uses if it can use more
 BUSY = 0.7
@@ -43,8 +42,8 @@ def find(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         title=f"the job can run on only {allowed} of {available} CPUs",
-        evidence=f"pid {main.pid} is bound to CPU {cpulist.show(main.cpus)}, although CPUs "
-        f"{cpulist.show(observation.host.cpus)} are available; its threads used {main.cpu:.2f} "
+        evidence=f"pid {main.pid} is bound to CPU {format_cpulist(main.cpus)}, although CPUs "
+        f"{format_cpulist(observation.host.cpus)} are available; its threads used {main.cpu:.2f} "
         "cores",
         fix="start the job without taskset, numactl or the launcher's binding (mpirun --bind-to "
         "none, srun --cpu-bind=none), and remove os.sched_setaffinity from the script, unless "
@@ -63,7 +62,7 @@ def _too_many(observation: Observation, main: Process) -> Iterator[Finding]:
     yield Finding(
         title=f"ops use {main.intra} threads, but the job can run on only {allowed} of {online} "
         "CPUs",
-        evidence=f"the job is bound to CPU {cpulist.show(main.cpus)}; its threads were ready but "
+        evidence=f"the job is bound to CPU {format_cpulist(main.cpus)}; its threads were ready but "
         f"had no CPU for {main.waited:.0%} of the CPU time they needed",
         fix=f"{advise_intra_op(main.framework, allowed)}, or give the container more CPUs",
         share=share,

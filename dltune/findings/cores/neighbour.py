@@ -8,9 +8,8 @@ from dltune.findings.cores.thread_limits import default_threads, thread_limit
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advise_intra_op
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Observation, Process
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain, Observation, Process
+from dltune.schemas.settings import Choice
 
 SHARE = 0.05  # of the cores
 

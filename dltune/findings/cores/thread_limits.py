@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dltune.schemas.observation import Observation
+from dltune.schemas.diagnosis import Observation
 
 
 def thread_limit(observation: Observation) -> int:

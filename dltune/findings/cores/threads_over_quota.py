@@ -11,9 +11,8 @@ from dltune.findings.cores.thread_limits import default_threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advise_intra_op, describe_threads, intra_op_setting
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Observation
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain, Observation
+from dltune.schemas.settings import Choice
 
 THROTTLED = 0.05  # share of the time
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import file_name, size
+from dltune.base.formatting import file_name, size
 from dltune.findings.data.waits import storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.io import DataFile, Storage
 
 # bytes from storage per used byte

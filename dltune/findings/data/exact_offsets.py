@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import rate
+from dltune.base.formatting import rate
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # speed relative to another way to read; smaller differences are no finding
 MIN_SPEEDUP = 1.25

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 
 # share of the wall time; smaller shares vary with other load of the machine
 SHARE = 0.03

@@ -9,8 +9,8 @@ from dltune.findings.data.waits import IDLE, MIN_WAIT, input_share, storage_shar
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import activity_shares, at_line
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 
 MIN_CPU = 0.02  # CPUs that a worker uses if it prepares data
 

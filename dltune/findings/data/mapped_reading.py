@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import rate, share
+from dltune.base.formatting import rate, share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # share of the storage's rate; below it, the way of reading is the cause, not the storage
 NEAR = 0.8

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import count, rate, share
+from dltune.base.formatting import count, rate, share
 from dltune.findings.data.exact_offsets import MIN_SPEEDUP
 from dltune.findings.data.mapped_reading import NEAR
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 
 @rule(

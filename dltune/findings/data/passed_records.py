@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import share, size
+from dltune.base.formatting import share, size
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # extra bytes per byte of records
 EXTRA = 0.05

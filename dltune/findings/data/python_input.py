@@ -8,7 +8,7 @@ from dltune.findings.data.waits import MIN_GENERATOR, MIN_WAIT, input_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import lock_share
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 
 @rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import share, size
+from dltune.base.formatting import share, size
 from dltune.findings.data import (
     amplified_reading,
     many_sleeps,
@@ -16,7 +16,7 @@ from dltune.findings.data import (
 )
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 MIB = 1 << 20
 # rules that report slow reading

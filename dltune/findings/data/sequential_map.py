@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dltune.findings.data.waits import IDLE, preparation_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 
 
 @rule(

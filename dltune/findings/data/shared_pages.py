@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import count, file_name, size
+from dltune.base.formatting import count, file_name, size
 from dltune.findings.data.waits import storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # processes that touch each page
 SAME_PAGES = 1.5

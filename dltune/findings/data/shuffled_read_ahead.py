@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import rate, size
+from dltune.base.formatting import rate, size
 from dltune.findings.data.exact_offsets import MIN_SPEEDUP
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 
 @rule(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import file_name, size
+from dltune.base.formatting import file_name, size
 from dltune.findings.data.amplified_reading import MIN_BYTES
 from dltune.findings.data.waits import storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.io import DataFile
 
 # pages of a piece for which read-ahead is useful

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import share
+from dltune.base.formatting import share
 from dltune.findings.data.waits import longest_wait, storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # share of a thread's time in which it waits for storage: below the first share, storage does not
 # slow it down; from the second share on, the wait has a cost

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import file_name, share, size
+from dltune.base.formatting import file_name, share, size
 from dltune.findings.data.waits import storage_share
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 
 # bytes, and waiting calls for a meaningful share
 SMALL, MIN_CALLS = 128 << 10, 20

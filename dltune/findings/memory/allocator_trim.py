@@ -11,10 +11,9 @@ from dltune.analysis.roofline import Measured
 from dltune.analysis.why import FAULT_SECONDS
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Process
-from dltune.schemas.sections.settings import Choice
-from dltune.system import pages
+from dltune.schemas.diagnosis import Finding, Gain, Process
+from dltune.schemas.settings import Choice
+from dltune.system import memory
 
 SHARE = 0.05  # of the CPU time of the process
 # share of the op time; less is within the spread of the measurements
@@ -72,7 +71,7 @@ def fault_share(main: Process) -> float:
 @cache
 def _fault_seconds() -> float:
     """Measure the seconds of a page fault, once for all rules."""
-    return pages.fault_seconds()
+    return memory.fault_seconds()
 
 
 def _profiled(analysis: Analysis) -> Iterator[Finding]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
-from dltune.schemas.observation import Process
+from dltune.schemas.diagnosis import Finding, Process
 
 # bytes per second above the noise, and seconds until the end of the memory that are worth a finding
 MIN_GROWTH, HORIZON = 256 << 10, 48 * 3600.0

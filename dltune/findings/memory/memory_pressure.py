@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Confidence, Finding, Gain
+from dltune.schemas.diagnosis import Confidence, Finding, Gain, Observation
 from dltune.schemas.io import Pressure
-from dltune.schemas.observation import Observation
 
 PRESSED = 0.05  # share of the time
 RECLAIMS = 100.0  # per second

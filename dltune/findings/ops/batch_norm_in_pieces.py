@@ -9,9 +9,9 @@ from dltune.analysis.figures import Analysis
 from dltune.analysis.parts import op_seconds, taken, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Profile, is_clock
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 # whole tensors that a fused kernel reads and writes: the input for the moments, the input again,
 # and the output; in the gradient both inputs for the sums, both inputs again, and the output

@@ -11,7 +11,7 @@ from dltune.analysis.parts import portion, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advised
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 SHARE = 0.1  # of the op time
 # vector registers hold half as many numbers, and memory moves twice as many bytes

@@ -10,9 +10,9 @@ from dltune.analysis.pauses import LONG
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Step
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 # optimizers with one op for all tensors on CPUs (PyTorch 2.4)
 _FUSED = re.compile(r"Optimizer\.step#(SGD|Adam|AdamW|Adagrad)\.step")

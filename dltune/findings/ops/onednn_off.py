@@ -8,8 +8,8 @@ from dltune.analysis.keys import Key
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 
 # the families that gain most; with oneDNN, TensorFlow rewrites their ops to _Mkl... ops
 REWRITTEN = frozenset(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 MIN_COMPILATIONS = 3  # during the observation
 SHARE = 0.05  # of the time

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.parts import portion, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 SHARE = 0.05  # of the op time
 # the type whose kernels use no vector instructions, except on the newest CPUs

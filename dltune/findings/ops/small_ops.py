@@ -8,7 +8,7 @@ from dltune.analysis.parts import op_seconds, part, recording, taken, unrecorded
 from dltune.analysis.why import SHORT_SECONDS
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 # share of the wall time; smaller savings are within the noise of a step
 SHARE = 0.05

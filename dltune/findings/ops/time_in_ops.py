@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.analysis.parts import part, unrecorded
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import PartName
 
 # share of the wall time of a part outside ops; its removal gains 1.11x, about the spread of steps

@@ -13,10 +13,9 @@ from dltune.findings.ops.job_times import job_times
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import sequential_setting
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Observation
+from dltune.schemas.diagnosis import Finding, Gain, Observation
 from dltune.schemas.profile import Profile
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 # share of the step; ops were measured one at a time, but the job can run several at once
 SHARE = 0.1

@@ -12,9 +12,8 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.ops.job_times import job_times
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import sequential_setting
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Process
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain, Process
+from dltune.schemas.settings import Choice
 
 SHARE = 0.05  # of the step
 DISPATCH = 2e-6  # seconds of the executor for an op on one thread

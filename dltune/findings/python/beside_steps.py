@@ -10,8 +10,7 @@ from dltune.findings.cores.neighbour import neighbour_wait
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import shares_of
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Observation
+from dltune.schemas.diagnosis import Finding, Gain, Observation
 
 # share of the time; differing steps, and recording them, can take up to this share
 MIN_SHARE = 0.2

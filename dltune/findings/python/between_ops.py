@@ -10,7 +10,7 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.python.beside_steps import step_share
 from dltune.findings.python_samples import MIN_SHARE, significant_share
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 
 @rule(

@@ -10,7 +10,7 @@ from dltune.findings.python import denormals
 from dltune.findings.python.script_share import script_share
 from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Line, Profile
 
 # share of the samples; other lines are not named

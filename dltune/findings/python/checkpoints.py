@@ -8,7 +8,7 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import at_line, significant_share
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 
 @rule(

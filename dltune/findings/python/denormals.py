@@ -9,10 +9,9 @@ from dltune.findings.python.script_share import script_share
 from dltune.findings.python_samples import is_significant, most_often, shares_of
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.finding import Confidence, Finding, Gain
-from dltune.schemas.observation import Graphs
+from dltune.schemas.diagnosis import Confidence, Finding, Gain, Graphs
 from dltune.schemas.profile import Ratio
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 # samples, and the share of them with denormals; a few denormals occur in many programs
 MIN_SAMPLES, MIN_SHARE = 4, 0.8

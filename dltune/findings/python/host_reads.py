@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import is_significant, most_often, runs_graphs, shares_of
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 
 @rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import at_line, significant_share
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 
 @rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import activity_shares, at_line, significant_share
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 
 # new graphs of one function during the observation; the last batch of an epoch, or validation, has
 # another shape and is traced once more, but not three times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dltune.findings.data.waits import main_thread_waits
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import is_significant, lock_share, significant_share
-from dltune.schemas.observation import Share
+from dltune.schemas.diagnosis import Share
 
 
 def script_share(evidence: Evidence) -> tuple[Share, float] | None:

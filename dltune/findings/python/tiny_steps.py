@@ -8,9 +8,8 @@ from dltune.analysis.parts import part, unrecorded
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import activity_shares, at_line, significant_share
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.observation import Share
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain, Share
+from dltune.schemas.settings import Choice
 
 # steps per execution, with which the share of Python is small
 STEPS = 64

@@ -9,7 +9,7 @@ from pathlib import Path
 from dltune.base.errors import UsageError
 from dltune.frameworks.bootstrap import _dltune_plugin
 from dltune.frameworks.tensorflow.inject import _dltune_tensorflow
-from dltune.job.orders import encoded
+from dltune.job.protocol import encoded
 
 _plugin: ctypes.CDLL | None = None  # keeps the library loaded
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dltune.system.proc import maps
+from dltune.system.proc import process
 
 _LIBRARY = "libtensorflow_framework.so"
 _ASK = """
@@ -54,7 +54,7 @@ def lacking_in(pid: int) -> tuple[str, ...] | None:
     """As `lacking`, of the TensorFlow that a process has loaded; None when it has loaded none, or
     its libraries may not be seen."""
     try:
-        paths = {mapping.path for mapping in maps.mappings(pid)}
+        paths = {mapping.path for mapping in process.mappings(pid)}
     except OSError:
         return None
     library = next((path for path in sorted(paths) if Path(path).name.startswith(_LIBRARY)), None)

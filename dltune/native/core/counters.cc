@@ -77,7 +77,7 @@ Usage UsageOfThread(const std::string& folder) {
   return usage;
 }
 
-// One list may lack a thread that lives, after one that ended meanwhile (dltune/system/proc/threads.py).
+// One list may lack a thread that lives, after one that ended meanwhile (dltune/system/proc/stat.py).
 std::set<int> Threads() {
   std::set<int> found;
   for (int lists = 0; lists < 3; ++lists) {

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dltune.base.tables import Table
-from dltune.job import messages
+from dltune.base.formatting import Table
+from dltune.job import protocol
 from dltune.job.launch import Job, Process
-from dltune.job.orders import machine_lines
-from dltune.job.shares import Shares
+from dltune.job.protocol import machine_lines
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.plan.plan import in_order, require_sections
 from dltune.plan.registry import planner
@@ -85,7 +85,7 @@ class Composition:
                 one.look(job)
             if event is None:
                 continue
-            if isinstance(event.message, messages.Building):
+            if isinstance(event.message, protocol.Building):
                 self._run.say(event.message.phase)
             for one in sections:
                 one.hear(job, event)
@@ -96,7 +96,7 @@ class Composition:
         self.cause = next(filter(None, (one.cause() for one in sections)), None)
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
 
-    def answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: protocol.Python) -> dict[str, object]:
         """The reply to an interpreter of the job that starts. Raises UsageError."""
         reply: dict[str, Any] = {}
         adapters: list[Any] = []

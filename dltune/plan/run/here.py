@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dltune.base.errors import UsageError
+from dltune.job.rank_layout import local_rank, rank_cores
 from dltune.plan.plan import (
     in_order,
     load,
@@ -14,7 +15,6 @@ from dltune.plan.plan import (
 )
 from dltune.plan.registry import planner
 from dltune.system import topology
-from dltune.system.ranks import local_rank, share
 
 _applied = False
 
@@ -37,7 +37,7 @@ def apply(path: Path) -> None:
             remedy="call dltune.apply only once, and not under dltune run",
         )
     rank = local_rank(os.environ)
-    part = share(machine, rank) if rank is not None and rank.size > 1 else machine
+    part = rank_cores(machine, rank) if rank is not None and rank.size > 1 else machine
     actions = [planner(name).apply(section, plan, part) for name, section in in_order(plan)]
     if part is not machine:
         os.sched_setaffinity(0, [cpu for core in part.cores for cpu in core.cpus])

@@ -11,8 +11,8 @@ from dltune.plan.settings import launcher
 from dltune.plan.settings.setting import Circumstances, Means, Setting
 from dltune.plan.settings.space import SPACE, by_name
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.system.allocators import preloads
+from dltune.schemas.settings import Choice, SettingsPlan
+from dltune.system.memory import preloads
 
 # variables that hold a list, and the separator of its parts
 _SEPARATORS = {"GLIBC_TUNABLES": ":", "TF_XLA_FLAGS": " "}

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dltune.base.tables import (
-    Cell,
-    Prose,
-    Ratio,
-    Ratios,
-    Table,
-    columns,
-)
-from dltune.schemas.sections.settings import (
-    Choice,
-    Effect,
-    Measured,
-    SettingsPlan,
-    Verdict,
-)
+from dltune.base.formatting import Cell, Prose, Ratio, Ratios, Table, columns
+from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Verdict
 
 # verdicts in the order of the table, and how each is drawn; it stands as text beside its row too
 _STYLES: Mapping[Verdict, str] = {

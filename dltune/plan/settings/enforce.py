@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.job import messages
-from dltune.job.diagnosis import Sightings, why_no_step
+from dltune.job import protocol
+from dltune.job.failures import Sightings, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import machine_lines
-from dltune.job.shares import Shares
+from dltune.job.protocol import machine_lines
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.plan.plan import for_any_graph
 from dltune.plan.settings.applied import Applied
 from dltune.plan.settings.show import Acted, announced, sentences
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Uniform
-from dltune.system.proc.maps import mappings
+from dltune.schemas.plan import Uniform
+from dltune.system.proc.process import mappings
 
 
 class Settings:
@@ -48,9 +48,9 @@ class Settings:
         self._say = say
         own = Shares(machine)
         self._shares = shares or (lambda: own)
-        self.acted: dict[tuple[int, str], messages.Setting] = {}
+        self.acted: dict[tuple[int, str], protocol.Setting] = {}
 
-    def answer(self, python: messages.Python) -> dict[str, object]:
+    def answer(self, python: protocol.Python) -> dict[str, object]:
         """Return the reply to an interpreter's start: the settings, and the plugin if it has
         threads to set. Other parts in force in the job come before."""
         means = self.applied.means
@@ -84,13 +84,13 @@ class Settings:
         """Raise a DltuneError when a thread setting cannot reach the job."""
         message = event.message
         self._seen.add(message)
-        if isinstance(message, messages.Setting):
+        if isinstance(message, protocol.Setting):
             self.acted[message.pid, message.setting] = message
             self.steps = max(self.steps, message.steps)
-        elif isinstance(message, messages.Environment):
+        elif isinstance(message, protocol.Environment):
             self.environments[message.pid] = message.variables
             self._check(message)
-        elif isinstance(message, messages.Failed) and self.applied.means.uniform:
+        elif isinstance(message, protocol.Failed) and self.applied.means.uniform:
             raise why_no_step(self._seen, None)
 
     def outcome(self, exit_code: int | None) -> list[Acted]:
@@ -100,7 +100,7 @@ class Settings:
         """
         if not self.environments and self.applied.choices:
             raise self._why_nothing(exit_code)
-        best: dict[str, messages.Setting] = {}
+        best: dict[str, protocol.Setting] = {}
         for message in self.acted.values():
             known = best.setdefault(message.setting, message)
             if message.count > known.count:
@@ -110,7 +110,7 @@ class Settings:
             for _, told in sorted(best.items())
         ]
 
-    def _check(self, told: messages.Environment) -> None:
+    def _check(self, told: protocol.Environment) -> None:
         """Check, once a framework is imported, that the process's earlier settings are in force."""
         means = self.applied.means
         for name, value in means.environment.items():
@@ -164,7 +164,7 @@ class EnforcedSettings(Enforcement):
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         return self._applied.environment(base)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         return self._settings.answer(python)
 
     def hear(self, job: Job, event: Event) -> None:

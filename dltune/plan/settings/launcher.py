@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.job.rendezvous import TORCHRUN
+from dltune.job.rank_layout import TORCHRUN
 
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
 _ACCELERATE = "accelerate.commands.launch"  # after `python -m`

@@ -9,10 +9,10 @@ import msgspec
 from dltune.base.errors import UsageError
 from dltune.plan.enforcement import Enforcement, Run
 from dltune.plan.planner import Planner
+from dltune.schemas import settings
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
-from dltune.schemas.sections import settings
-from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas.settings import SettingsPlan
 from dltune.views import View
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.settings import Kind
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
+from dltune.schemas.settings import Kind
 
 
 @dataclass(frozen=True)

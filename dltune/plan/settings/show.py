@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dltune.base.tables import Prose, Table, columns
+from dltune.base.formatting import Prose, Table, columns
 from dltune.plan.settings.applied import Applied
 from dltune.plan.settings.effects import (
     effects,
@@ -14,7 +14,7 @@ from dltune.plan.settings.effects import (
     speed,
 )
 from dltune.plan.settings.space import by_name
-from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas.settings import SettingsPlan
 from dltune.views import Headline, Piece, Section, View
 
 

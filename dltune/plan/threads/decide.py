@@ -14,13 +14,7 @@ from dltune.plan.threads.strategies import (
     per_type,
     why_no_hyperthreads,
 )
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.simulate.workload import uniform
 from dltune.simulate.workload.workload import SMALL, Outcome, Workload
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Uniform
-from dltune.system import cpulist
+from dltune.schemas.plan import Uniform
+from dltune.system import kernel_files
 
 
 def _templates(known: Framework) -> dict[str, str]:
@@ -43,6 +43,6 @@ def emit(kind: str, name: str, setting: Uniform, machine: Machine) -> str:
     return templates[kind].format(
         intra=setting.intra,
         inter=setting.inter,
-        cpus=cpulist.show(cpus),
+        cpus=kernel_files.format_cpulist(cpus),
         numbers=", ".join(map(str, cpus)),
     )

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.base.tables import Table
-from dltune.job import messages
-from dltune.job.diagnosis import crash_of, why_no_step
+from dltune.base.formatting import Table
+from dltune.job import protocol
+from dltune.job.failures import crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import Orders, alternate_line
+from dltune.job.protocol import Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, pauses, step_graphs
 from dltune.plan.attachment import Attachment
 from dltune.plan.enforcement import Enforcement, Outcome, Run
@@ -23,10 +23,10 @@ from dltune.plan.threads.show import (
     intent,
     sentences,
 )
-from dltune.schemas import opkey
+from dltune.schemas.graph import of_node
+from dltune.schemas.plan import Threads
 from dltune.schemas.profile import LOCAL, job, task
-from dltune.schemas.sections.threads import Threads
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 
 # how much op time a graph that does not train may take before it is taken for the job's step
 UNTRAINED_SECONDS = 60.0
@@ -75,7 +75,7 @@ class EnforcedThreads(Enforcement):
         assert uniform is not None  # this section decides it, where none before it does
         return intent(fit(self.section, self._run.machine), uniform, self._run.plan.signatures)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         """Give a rank of a launcher its part of the node's cores."""
         return self._run.shares.answer(python)
 
@@ -115,11 +115,11 @@ class EnforcedThreads(Enforcement):
             )
         return error
 
-    def _hear(self, mine: _Enforced, message: messages.Message) -> None:
-        if not isinstance(message, messages.Execution):
+    def _hear(self, mine: _Enforced, message: protocol.Message) -> None:
+        if not isinstance(message, protocol.Execution):
             mine.record.add(message)
             signatures = self._run.plan.signatures
-            if isinstance(message, messages.Graph) and message.signature in signatures:
+            if isinstance(message, protocol.Graph) and message.signature in signatures:
                 self._enforce(mine, signatures)
             return
         if not mine.record.understands(message):
@@ -158,7 +158,7 @@ class EnforcedThreads(Enforcement):
         found = step_graphs(mine.record, LEAST_SHARE)
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
 
-    def _is_of_another_task(self, mine: _Enforced, graph: messages.Graph) -> bool:
+    def _is_of_another_task(self, mine: _Enforced, graph: protocol.Graph) -> bool:
         """Whether it runs another part of the step than planned for, as a parameter server does."""
         here, planned = task(graph.device), self._run.plan.tasks
         if self._run.partial or not planned or here in planned or job(here) in ("", LOCAL):
@@ -200,7 +200,7 @@ class EnforcedThreads(Enforcement):
         planned = [op.key for op in mine.fitted.section.ops]
         ran = {key.key for key in mine.record.keys.values()}
         for graph in map(mine.record.graphs.__getitem__, mine.record.executions):
-            ran.update(opkey.of_node(graph.signature, node.name) for node in graph.nodes)
+            ran.update(of_node(graph.signature, node.name) for node in graph.nodes)
         device = mine.record.settings()
         report = mine.record.report
         median = statistics.median(found)

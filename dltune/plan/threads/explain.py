@@ -6,11 +6,11 @@ import collections
 from collections.abc import Iterator
 
 from dltune.base.errors import UsageError
-from dltune.base.words import counted
+from dltune.base.formatting import counted
 from dltune.plan.threads.decide import Decision
 from dltune.plan.threads.strategies import leaders, per_instance
+from dltune.schemas.plan import Candidate
 from dltune.schemas.profile import Op
-from dltune.schemas.sections.threads import Candidate
 from dltune.simulate.workload.workload import SMALL, Workload
 
 # how many ops and how many neighbours are told at most

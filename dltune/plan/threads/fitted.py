@@ -6,10 +6,10 @@ import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import OpPlan, Threads, Uniform
-from dltune.system.placement import cores_for
+from dltune.schemas.plan import OpPlan, Threads, Uniform
+from dltune.system.topology import cores_for
 
 
 class Handling(enum.Enum):

@@ -14,10 +14,9 @@ from dltune.base.errors import UsageError
 from dltune.plan.enforcement import Enforcement, Run
 from dltune.plan.planner import Decision, Planner
 from dltune.plan.threads import emit
+from dltune.schemas import plan as threads
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections import threads
-from dltune.schemas.sections.threads import Threads
+from dltune.schemas.plan import Plan, Threads
 from dltune.views import Section, View
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class ThreadsPlanner(Planner[Threads]):
     formats = emit.FORMATS
 
     def faults(self, section: Threads, plan: Plan) -> Iterator[str]:
-        return threads.faults(section, plan.cores, plan.signatures)
+        return threads.thread_faults(section, plan.cores, plan.signatures)
 
     def parameters(self) -> Sequence[click.Parameter]:
         from dltune.plan.threads.decide import STRATEGIES
@@ -117,7 +116,7 @@ class ThreadsPlanner(Planner[Threads]):
 
     def apply(self, section: Threads, plan: Plan, machine: Machine) -> Callable[[], None]:
         from dltune.frameworks.tensorflow.apply import obey
-        from dltune.job.orders import machine_lines
+        from dltune.job.protocol import machine_lines
         from dltune.plan.threads.fitted import fit
 
         if plan.framework and not plan.framework.capabilities.applies_in_process:
@@ -155,7 +154,7 @@ def _decide(
     from dltune.schemas import profile as documents
     from dltune.simulate.workload.calibration import calibrated
     from dltune.simulate.workload.transfer import transferred
-    from dltune.system.known import find
+    from dltune.system.topology import builtin_machine
 
     if model and machine:
         raise UsageError(
@@ -164,7 +163,7 @@ def _decide(
         )
     found = documents.load(profile)
     trained, remarks = _model(model, found, profile) if model else (None, ())
-    there = restricted((find(machine) if machine else None) or found.machine, cores)
+    there = restricted((builtin_machine(machine) if machine else None) or found.machine, cores)
     made, calibration = calibrated(found, trained)
     made = transferred(made, there)
     strategies = choose(made, strategy, bitwise=bitwise)

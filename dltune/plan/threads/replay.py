@@ -4,10 +4,10 @@ edits by hand included."""
 from __future__ import annotations
 
 from dltune.plan.threads.fitted import Handling, fit
-from dltune.schemas import opkey
-from dltune.schemas.sections.threads import Candidate, Threads
+from dltune.schemas import graph
+from dltune.schemas.plan import Candidate, Threads
 from dltune.simulate.workload.workload import Outcome, Workload
-from dltune.system.placement import cores_for
+from dltune.system.topology import cores_for
 
 
 def replayed(made: Workload, section: Threads) -> Outcome:
@@ -17,7 +17,7 @@ def replayed(made: Workload, section: Threads) -> Outcome:
     if not section.ops:
         return made.uniform(uniform.intra, uniform.inter)
     entries = {entry.key: entry for entry in section.ops}
-    made = made.apart([key for key in entries if opkey.named_node(key)])
+    made = made.apart([key for key in entries if graph.named_node(key)])
     choices = made.alike(uniform.intra)
     candidates: dict[int, tuple[Candidate, ...]] = {}
     placed: dict[int, tuple[int, ...]] = {}

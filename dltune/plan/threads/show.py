@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dltune.base.tables import (
-    Bar,
-    Key,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Bar, Key, Table, columns
 from dltune.plan.threads.fitted import Fitted, Handling
 from dltune.schemas.bench import Bench
-from dltune.schemas.sections.threads import OpPlan, Threads, Uniform
+from dltune.schemas.plan import OpPlan, Threads, Uniform
 from dltune.views import Headline, Section, View
 
 # one execution in so many is recorded op by op, to compare the plan with the executed ops

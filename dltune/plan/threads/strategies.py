@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dltune.schemas.machine import Machine
+from dltune.schemas.plan import CANDIDATES, Candidate
 from dltune.schemas.profile import Placement
-from dltune.schemas.sections.threads import CANDIDATES, Candidate
 from dltune.simulate.workload.workload import Workload
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op

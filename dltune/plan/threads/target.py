@@ -6,8 +6,8 @@ import math
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
-from dltune.system import cpulist
-from dltune.system.placement import cores_for
+from dltune.system.kernel_files import format_cpulist, parse_cpulist
+from dltune.system.topology import cores_for
 
 
 def restricted(machine: Machine, cores: str | None) -> Machine:
@@ -30,7 +30,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
             )
         return machine.of_cores(cores_for(machine, count, "shared"))
     try:
-        chosen = sorted(cpulist.parse(cores))
+        chosen = sorted(parse_cpulist(cores))
     except ValueError:
         chosen = []
     if not chosen:
@@ -40,7 +40,7 @@ def restricted(machine: Machine, cores: str | None) -> Machine:
         )
     if missing := [core for core in chosen if not 0 <= core < everything]:
         raise UsageError(
-            f"--cores {cores}: core {cpulist.show(missing)} does not exist or is not allowed",
+            f"--cores {cores}: core {format_cpulist(missing)} does not exist or is not allowed",
             remedy=f"use cores from 0 to {everything - 1} of {machine.name}",
         )
     return machine.of_cores(chosen)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from dltune.base.errors import UsageError
 from dltune.profile.standalone.rewritten import plain
-from dltune.schemas import opkey
-from dltune.schemas.opkey import OpKey, Tensor
+from dltune.schemas import graph
+from dltune.schemas.graph import OpKey, TensorType
 from dltune.schemas.profile import Op
 
 # by plain op type, the only inputs that hold examples; the others are filters, biases, shapes
@@ -61,7 +61,7 @@ def with_batch(op: OpKey, old: int, new: int, *, channels: frozenset[int]) -> Op
         elif len(tensor.shape) == 1:
             holds = holds and (tensor.dtype.startswith("int") or old not in channels)
         if holds:
-            tensor = Tensor(tensor.dtype, (new, *tensor.shape[1:]))
+            tensor = TensorType(tensor.dtype, (new, *tensor.shape[1:]))
         changed.append(tensor)
     made = op.with_inputs(tuple(changed))
     return _workspace(made, old, new) if kind == "MaxPoolGrad" else made
@@ -72,10 +72,10 @@ def channels_of(ops: Iterable[Op]) -> frozenset[int]:
     return frozenset(t.shape[-1] for op in ops for t in inputs_of(op.key) if len(t.shape) > 1)
 
 
-def inputs_of(key: str) -> tuple[Tensor, ...]:
+def inputs_of(key: str) -> tuple[TensorType, ...]:
     """The inputs that a key tells; none where it does not tell their shapes."""
     try:
-        return opkey.parse(key).inputs
+        return graph.parse_key(key).inputs
     except ValueError:
         return ()
 
@@ -85,4 +85,4 @@ def _workspace(op: OpKey, old: int, new: int) -> OpKey:
     *tensors, last = op.inputs
     if last.dtype != "uint8" or len(last.shape) != 1 or last.elements % old:
         return op
-    return op.with_inputs((*tensors, Tensor("uint8", (last.elements // old * new,))))
+    return op.with_inputs((*tensors, TensorType("uint8", (last.elements // old * new,))))

@@ -16,7 +16,7 @@ from dltune.base.errors import UsageError
 from dltune.profile.standalone import task as tasks
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Profile
-from dltune.system.free_memory import free_bytes
+from dltune.system.memory import free_bytes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dltune.schemas.opkey import OpKey
+from dltune.schemas.graph import OpKey
 
 _FUSED = {
     "FusedConv2D": "Conv2D",

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from dltune.profile.standalone.task import Standalone
-from dltune.schemas.opkey import SIZES, OpKey
+from dltune.schemas.graph import SIZES, OpKey
 
 Value = tuple[int, ...] | tuple[tuple[int, ...], ...] | int
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.base.words import some
+from dltune.base.formatting import some
 from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of, with_batch
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas.profile import Op, Profile
 
 SCHEMA = "dltune.standalone/1"
@@ -67,11 +67,11 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Task:
-    return files.read(path, Task, SCHEMA, lambda _: [])
+    return documents.read(path, Task, SCHEMA, lambda _: [])
 
 
 def load_done(path: Path) -> Done:
-    return files.read(path, Done, SCHEMA, lambda _: [])
+    return documents.read(path, Done, SCHEMA, lambda _: [])
 
 
 def task(profile: Profile, batches: Sequence[int]) -> Task:
@@ -98,7 +98,7 @@ def task(profile: Profile, batches: Sequence[int]) -> Task:
 
 def _at(op: Op, measured: int, batch: int, channels: frozenset[int]) -> str:
     try:
-        return str(with_batch(opkey.parse(op.key), measured, batch, channels=channels))
+        return str(with_batch(graph.parse_key(op.key), measured, batch, channels=channels))
     except ValueError:
         return op.key  # the job tells why it cannot make this op up
 

@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from dltune.base.documents import NOT_JSON, content, located
 from dltune.base.errors import UsageError
-from dltune.base.files import NOT_JSON, content, located
 
 # events and their arguments: they may stand in few bytes, and each takes some 200 of memory
 MOST = 20_000_000

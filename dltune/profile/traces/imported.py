@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record, step_graphs
 from dltune.profile.climb import Climb
 from dltune.profile.discovery import LEAST_SHARE
@@ -38,7 +38,7 @@ def imported(path: Path, machine: Machine) -> Profile:
             remedy="record it with torch.profiler, ProfilerActivity.CPU, and export_chrome_trace, "
             "or with jax.profiler.trace",
         )
-    record = Record(messages.Plugin(0, "", "", "", framework=told.framework))
+    record = Record(protocol.Plugin(0, "", "", "", framework=told.framework))
     for message in told.messages:
         record.add(message)
     targets = step_graphs(record, LEAST_SHARE)

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event
 from dltune.profile.traces.steps import Ran, Step, Told, as_messages
-from dltune.schemas import aten
+from dltune.schemas import graph
 
 CATEGORY = "cpu_op"
 _ANNOTATION = "user_annotation"
@@ -150,8 +150,8 @@ def _op(event: Event, arguments: _Arguments) -> _Op:
     if _LOADER.match(event.name):
         return _Op(event, "DataLoader", "", "")
     inputs, attributes = [], []
-    name = aten.name(event.name)
-    names = aten.ARGUMENTS.get(name, {})
+    name = graph.aten_name(event.name)
+    names = graph.ARGUMENTS.get(name, {})
     for place, kind in enumerate(arguments.types):
         dims = arguments.dims[place] if place < len(arguments.dims) else []
         text = arguments.concrete[place] if place < len(arguments.concrete) else ""
@@ -161,7 +161,7 @@ def _op(event: Event, arguments: _Arguments) -> _Op:
             elements = sum(math.prod(shape) for shape in dims)
             attributes.append(f"tensors={len(dims)}, elements={elements}")
         # numbers with a fraction can differ in each step, and so can the position of a view
-        elif _NUMBERS.fullmatch(text) and name not in aten.VIEWS:
+        elif _NUMBERS.fullmatch(text) and name not in graph.VIEWS:
             value = text.replace(", ", ",").lower()
             attributes.append(f"{names.get(place, f'argument_{place}')}={value}")
     told = f"{{{', '.join(attributes)}}}" if attributes else ""
@@ -194,12 +194,12 @@ def _steps(spans: Sequence[Event], threads: Sequence[Sequence[_Op]]) -> Iterator
             yield Step(ran, list(_nodes(within)), span.end)
 
 
-def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[messages.Node]:
+def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[protocol.Node]:
     seen: dict[str, int] = defaultdict(int)
     number = 0
     for ops in threads:
         for place, op in enumerate(ops):
             seen[op.type] += 1
             control = [number - 1] if place else []
-            yield messages.Node(f"{op.type}_{seen[op.type]}", op.type, [], control, False)
+            yield protocol.Node(f"{op.type}_{seen[op.type]}", op.type, [], control, False)
             number += 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dltune.job import messages
+from dltune.job import protocol
 
 _MICROSECOND = 1000  # in nanoseconds
 
@@ -34,7 +34,7 @@ class Step(NamedTuple):
     than its last op's."""
 
     ran: Sequence[Ran]
-    nodes: Sequence[messages.Node]
+    nodes: Sequence[protocol.Node]
     end: float
 
 
@@ -43,13 +43,13 @@ class Told:
     """`messages` in the order in which a plugin would send them; `notes`: what the file lacks."""
 
     framework: str
-    messages: Sequence[messages.Message]
+    messages: Sequence[protocol.Message]
     notes: tuple[str, ...]
 
 
 def as_messages(
     steps: Iterable[Step], memory: Sequence[tuple[float, int]]
-) -> Iterator[messages.Message]:
+) -> Iterator[protocol.Message]:
     """`memory`: since when, in microseconds, how many bytes were allocated, in order."""
     keys: dict[str, int] = {}
     graphs: dict[str, int] = {}
@@ -64,17 +64,17 @@ def as_messages(
         for op in ran:
             if op.key not in keys:
                 keys[op.key] = len(keys)
-                yield messages.Key(keys[op.key], op.key, op.type, op.inputs)
+                yield protocol.Key(keys[op.key], op.key, op.type, op.inputs)
         signature = _signature(nodes)
         if signature not in graphs:
             graphs[signature] = len(graphs)
-            yield messages.Graph(
+            yield protocol.Graph(
                 graphs[signature], signature, "", "", False, list(nodes), eager=True
             )
         graph = graphs[signature]
         began = min(op.start for op in ran)
         peaks = memory[bisect_right(times, began) : bisect_right(times, end)]
-        yield messages.Execution(
+        yield protocol.Execution(
             graph=graph,
             number=runs[graph],
             version=0,
@@ -99,7 +99,7 @@ def as_messages(
         runs[graph] += 1
 
 
-def _signature(nodes: Sequence[messages.Node]) -> str:
+def _signature(nodes: Sequence[protocol.Node]) -> str:
     text = "\n".join(f"{node.name} {node.type} {node.control}" for node in nodes)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 

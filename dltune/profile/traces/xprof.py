@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.profile.traces import chrome
 from dltune.profile.traces.chrome import Event
 from dltune.profile.traces.steps import Ran, Step, Told, as_messages
@@ -158,7 +158,7 @@ def _steps(steps: Sequence[Sequence[_Run]], ends: Sequence[float]) -> Iterator[S
         order = orders.setdefault(frozenset(known), {one: place for place, one in enumerate(known)})
         placed = sorted(known, key=order.__getitem__)
         nodes = [
-            messages.Node(
+            protocol.Node(
                 name if time == 1 else f"{name}_{time}", known[name, time].type, [], [], False
             )
             for name, time in placed

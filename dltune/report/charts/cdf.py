@@ -8,7 +8,7 @@ from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, short
-from dltune.stats.samples import quantiles
+from dltune.stats import quantiles
 
 POINTS = 101  # of a line at most
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Course, Series
+from dltune.base.formatting import Course, Series
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned
 from dltune.report.charts.plot import Plot

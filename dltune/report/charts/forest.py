@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dltune.base.tables import Ratio, Ratios
+from dltune.base.formatting import Ratio, Ratios
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import row, tick
 from dltune.report.charts.plot import Plot

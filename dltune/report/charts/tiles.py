@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Tile, Tiles
+from dltune.base.formatting import Tile, Tiles
 from dltune.report.markup import Markup, joined, short, tag
 
 WIDTH, HEIGHT = 96, 64  # pixels of a rectangle

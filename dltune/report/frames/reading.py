@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune import extensions
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.gate.history import SCHEMA as HISTORY
 from dltune.gate.history import Entry
@@ -33,7 +33,7 @@ def table(path: Path, name: str | None = None) -> Table:
     Raises UsageError for a file that is no document or has faults, and for a name that it has no
     table of.
     """
-    schema = HISTORY if _is_history(path) else files.schema(path)
+    schema = HISTORY if _is_history(path) else documents.schema(path)
     kind = extensions.find("documents", schema.rpartition("/")[0])
     if kind is None:
         raise UsageError(

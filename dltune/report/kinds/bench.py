@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dltune.base import files
-from dltune.base.visible import visible
+from dltune.base import documents
+from dltune.base.formatting import visible
 from dltune.bench import tables
 from dltune.bench.tables import measured
 from dltune.report.charts.axis import Axis, up_to
@@ -50,7 +50,7 @@ def view(bench: Bench, context: Context) -> View:
     plan = plan_behind(bench, context)
     if plan is None and context.of(Plan):
         remarks.append("This comparison used a plan that is not on this page.")
-    if plan and files.digest(plan) != bench.plan:
+    if plan and documents.digest(plan) != bench.plan:
         remarks.append("This comparison was made before settings were put into the plan.")
     return View(
         title="Bench",

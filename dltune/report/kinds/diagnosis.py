@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.tables import (
-    Key,
-    Shares,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Key, Shares, Table, columns
 from dltune.findings.finding_text import (
     NO_CAUSE,
     capitalize,
@@ -17,9 +12,8 @@ from dltune.findings.finding_text import (
     suggest_next,
     to_sentence,
 )
-from dltune.schemas.diagnosis import Diagnosis
-from dltune.schemas.observation import Observation
-from dltune.system import cpulist
+from dltune.schemas.diagnosis import Diagnosis, Observation
+from dltune.system import kernel_files
 from dltune.views import (
     Context,
     Findings,
@@ -104,7 +98,7 @@ def _seen(seen: Observation) -> Iterator[Piece]:
             f"{one.cpu:.2f}",
             f"{one.kernel:.2f}",
             "?" if one.queued is None else f"{one.queued:.2f}",
-            cpulist.show(one.cpus),
+            kernel_files.format_cpulist(one.cpus),
             "" if one.intra is None else f"{one.intra}x{one.inter}",
             f"{one.resident / 2**20:,.0f}",
             Key(one.command),

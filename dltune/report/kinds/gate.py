@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dltune.base.visible import visible
+from dltune.base.formatting import visible
 from dltune.gate import figures
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.marks import captioned, legend, row

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dltune.base.errors import DltuneError
-from dltune.base.tables import Table
+from dltune.base.formatting import Table
 from dltune.plan.plan import in_order
 from dltune.plan.registry import planner
 from dltune.report.pairing import bench_of, profiles_of

@@ -10,7 +10,7 @@ from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, analyse
 from dltune.analysis.parts import unmeasured
 from dltune.analysis.why import why
-from dltune.base.tables import Key
+from dltune.base.formatting import Key
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
 from dltune.report.charts.marks import legend
@@ -21,9 +21,9 @@ from dltune.report.sections import ops, roofline
 from dltune.report.sections.memory import memory as memory_over_time
 from dltune.report.sections.steps import steps
 from dltune.report.sections.timelines import fig4, timelines
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
+from dltune.schemas.plan import Threads
 from dltune.schemas.profile import Memory, Profile
-from dltune.schemas.sections.threads import Threads
 from dltune.views import (
     Context,
     Findings,

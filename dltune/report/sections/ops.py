@@ -9,20 +9,13 @@ from collections.abc import Iterable, Mapping
 from dltune.analysis import derived
 from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.why import why
-from dltune.base.tables import (
-    Bar,
-    Cell,
-    Prose,
-    Table,
-    columns,
-)
+from dltune.base.formatting import Bar, Cell, Prose, Table, columns
 from dltune.report.charts.marks import captioned
 from dltune.report.charts.scaling import scaling, spark
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.report.table import html
-from dltune.schemas.plan import Plan
+from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Op, Placement
-from dltune.schemas.sections.threads import Threads
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12

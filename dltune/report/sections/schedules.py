@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dltune.base.visible import visible
-from dltune.base.words import counted
+from dltune.base.formatting import counted, visible
 from dltune.report.markup import Markup, joined, tag
 from dltune.report.sections.timelines import COLOURS, NAME, zoomable
 from dltune.views import Schedule, Slice, Track

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.report.charts.marks import divided
 from dltune.report.markup import Markup, joined, short, tag
 from dltune.schemas.profile import Profile, Step

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dltune.base.tables import Table, columns
-from dltune.base.visible import visible
+from dltune.base.formatting import Table, columns, visible
 from dltune.report.charts.axis import Axis, up_to
 from dltune.report.charts.marks import captioned, legend
 from dltune.report.charts.plot import Plot

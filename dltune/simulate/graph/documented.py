@@ -10,14 +10,7 @@ import numpy as np
 
 from dltune.schemas import graph as documents
 from dltune.schemas import profile
-from dltune.schemas.graph import (
-    Graph,
-    Node,
-    Op,
-    Tensor,
-    TensorKind,
-    Way,
-)
+from dltune.schemas.graph import Graph, Node, Op, Tensor, TensorKind, Way
 from dltune.simulate.graph import profiled
 from dltune.simulate.graph.csr import CSR
 from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Candidate
 from dltune.schemas.profile import OpTime, Placement
-from dltune.schemas.sections.threads import Candidate
-from dltune.system.placement import placements
+from dltune.system.topology import placements
 
 Case = tuple[int, Placement]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Settings
-from dltune.schemas.sections.threads import Uniform
 
 
 def default(machine: Machine) -> Uniform:

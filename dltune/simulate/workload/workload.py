@@ -16,8 +16,9 @@ import msgspec
 from dltune.analysis.parts import ENOUGH, is_compiled, measured, unmeasured
 from dltune.base.errors import UsageError
 from dltune.profile.breakdown import kind
-from dltune.schemas import opkey
+from dltune.schemas.graph import of_node
 from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Candidate
 from dltune.schemas.profile import (
     Op,
     Placement,
@@ -25,7 +26,6 @@ from dltune.schemas.profile import (
     Settings,
     Step,
 )
-from dltune.schemas.sections.threads import Candidate
 from dltune.simulate import engine
 from dltune.simulate.engine import CoreSet, Timeline
 from dltune.simulate.graph import profiled
@@ -33,7 +33,7 @@ from dltune.simulate.graph.step_graph import StepGraph
 from dltune.simulate.model.curve import Case, Curve, all_cases
 from dltune.simulate.model.prediction import HillClimbing, Model
 from dltune.simulate.work import CorunWork, FifoWork
-from dltune.system.placement import placements
+from dltune.system.topology import placements
 
 # Ops whose serial time is below this, in seconds, stay in TensorFlow's own pool: moving an op's
 # executor thread to other cores takes about 6 us, which an op of five times that hardly notices.
@@ -191,7 +191,7 @@ class Workload:
         if not nodes:
             return self
         places = {
-            opkey.of_node(step.signature, name): (k, node)
+            of_node(step.signature, name): (k, node)
             for k, (step, graph) in enumerate(zip(self.steps, self.graphs, strict=True))
             for node, name in enumerate(graph.names)
         }
@@ -297,7 +297,7 @@ def workload(profile: Profile, model: Model | None = None) -> Workload:
     )
     # all receives are one op, but each tensor waits for those before it on its link
     came = {
-        opkey.of_node(step.signature, node.name): node.end - node.start
+        of_node(step.signature, node.name): node.end - node.start
         for step in profile.steps
         for node in step.nodes
         if node.received and node.start is not None and node.end is not None

@@ -1,13 +1,27 @@
-"""/proc/PID/stat and /proc/PID/task/TID/stat, and what /proc/stat has of the whole machine."""
+"""/proc/PID/stat and /proc/PID/task/TID/stat, and what /proc/stat has of the whole machine.
+
+The threads of a process, and the counts of each thread since it began.
+
+Which processes belong together: those of a job's session, and those that descend from one.
+
+Sampling seldom enough not to slow down the job: each kind of sample waits in proportion to the
+cost of its last samples.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import re
+import signal
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dltune.system.proc.entry import read
+from dltune.base.errors import UsageError
+from dltune.system.kernel_files import read
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
@@ -100,3 +114,248 @@ def busy() -> dict[int, float]:
 def now() -> float:
     """Ticks since boot, the clock of `Stat.started`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) / TICK
+
+
+# lists of a process whose threads end all the time
+_LISTS = 5
+_STATUS = re.compile(
+    rb"^Cpus_allowed_list:\s*(\S*)$.*?"
+    rb"^voluntary_ctxt_switches:\s+(\d+)\nnonvoluntary_ctxt_switches:\s+(\d+)",
+    re.M | re.S,
+)
+
+
+class Counts(NamedTuple):
+    """A thread's counts. `cpu` in seconds; `queued`: seconds ready while another thread had its
+    CPU, None if the kernel keeps no scheduler statistics. `voluntary` and `involuntary` context
+    switches. `cpus`: its allowed CPUs, as a list of the kernel's ("0-3,8")."""
+
+    stat: Stat
+    cpu: float
+    queued: float | None
+    voluntary: int
+    involuntary: int
+    cpus: str
+
+    def since(self, first: Counts) -> Counts:
+        """The growth of every count."""
+        return Counts(
+            self.stat.since(first.stat),
+            max(0.0, self.cpu - first.cpu),
+            None
+            if self.queued is None or first.queued is None
+            else max(0.0, self.queued - first.queued),
+            max(0, self.voluntary - first.voluntary),
+            max(0, self.involuntary - first.involuntary),
+            self.cpus,
+        )
+
+
+def threads(pid: int) -> set[int]:
+    """Return the threads of a process; none when it has ended.
+
+    The kernel goes from thread to thread: a list that meets a thread as it ends goes on by its
+    place, and leaves out the next thread, which lives. The kernel's count of threads shows this.
+    Threads missing in one list are in another, together with threads that have ended since.
+    """
+    folder = f"/proc/{pid}/task"
+    listed: set[int] = set()
+    try:
+        for _ in range(_LISTS):
+            links = Path(folder).stat().st_nlink  # two, and one for each thread
+            with os.scandir(folder) as entries:
+                lists = {int(entry.name) for entry in entries}
+            listed |= lists
+            if len(lists) >= links - 2:
+                break
+    except OSError:
+        return set()
+    return listed
+
+
+def counts(pid: int, tid: int, last: Counts | None = None) -> Counts | None:
+    """Return a thread's counts; None when it has ended. `last`: its previous counts, if known: a
+    thread that has not run since is not read again."""
+    folder = f"/proc/{pid}/task/{tid}"
+    scheduled = (read(f"{folder}/schedstat") or b"").split()
+    cpu = int(scheduled[0]) / 1e9 if scheduled else None
+    if last and cpu and cpu == last.cpu:
+        return last
+    data, switched = read(f"{folder}/stat"), switches(pid, tid)
+    if not data or not switched:
+        return None
+    found = parse(data)
+    return Counts(
+        found,
+        found.user + found.kernel if cpu is None else cpu,
+        int(scheduled[1]) / 1e9 if scheduled else None,
+        *switched,
+    )
+
+
+def switches(pid: int, tid: int) -> tuple[int, int, str] | None:
+    """`voluntary`, `involuntary` and `cpus` of `Counts`; None when the thread has ended."""
+    found = _STATUS.search(read(f"/proc/{pid}/task/{tid}/status") or b"")
+    return (int(found[2]), int(found[3]), found[1].decode()) if found else None
+
+
+def thread_name(pid: int, tid: int) -> str | None:
+    """Return the kernel's name of a thread, at most 15 bytes; None when it has ended."""
+    data = read(f"/proc/{pid}/task/{tid}/comm")
+    return data.decode(errors="replace").rstrip("\n") if data else None
+
+
+def processes() -> dict[int, Stat]:
+    """All that there are now, by pid; zombies too."""
+    with os.scandir("/proc") as entries:
+        numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    return {pid: found for pid in numbers if (found := of_process(pid))}
+
+
+def session(leader: int) -> dict[int, Stat]:
+    """The processes of the leader's session, orphaned ones too, and all that descend from these,
+    since torchrun gives each rank a session of its own: every process is looked at."""
+    running = processes()
+    own = [pid for pid, found in running.items() if found.session == leader]
+    return {pid: running[pid] for pid in _with_descendants(own, running)}
+
+
+def send(number: signal.Signals, leader: int) -> None:
+    """A signal to all processes of the leader's session."""
+    for pid in session(leader):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def descendants(leader: int) -> set[int]:
+    """The leader and its children, theirs, and so on: quickly, but not those that were orphaned."""
+    found, new = set(), {leader}
+    while new:
+        found |= new
+        new = {
+            int(child)
+            for pid in new
+            for tid in threads(pid)
+            for child in (read(f"/proc/{pid}/task/{tid}/children") or b"").split()
+        } - found
+    return found
+
+
+def _with_descendants(members: Iterable[int], running: Mapping[int, Stat]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, one in running.items():
+        children.setdefault(one.parent, []).append(pid)
+    found, waiting = set(members), list(members)
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), ()) if child not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+class Tree:
+    """A process and all that descend from it. Who once belonged to it belongs to it still when its
+    parent has ended and it was given another."""
+
+    def __init__(self, root: int) -> None:
+        """Raises UsageError when there is no such process."""
+        found = of_process(root)
+        if found is None:
+            raise UsageError(
+                f"there is no process {root}",
+                remedy="name a running process: ps -e, or pgrep -f NAME",
+            )
+        self.root = root
+        self._started = {root: found.started}
+        self.refresh()
+
+    def refresh(self) -> list[int]:
+        """The processes that run now, the root first; a zombie counts as ended."""
+        running = {pid: found for pid, found in processes().items() if not found.ended}
+        known = [pid for pid, found in running.items() if self._started.get(pid) == found.started]
+        members = _with_descendants(known, running)
+        self._started |= {pid: running[pid].started for pid in members}
+        return sorted(members, key=lambda pid: (pid != self.root, pid))
+
+    def started(self, pid: int) -> int:
+        """When a member began, in ticks since boot."""
+        return self._started[pid]
+
+
+# the first wait in seconds, and the ratio of each wait to the previous one until `least` is reached
+FIRST, GROWTH = 0.1, 1.6
+LONGEST = 1.5  # most seconds by which an expensive sample delays the next samples
+TELL_SECONDS = 1.0
+SHORTEST = 0.001  # seconds of a rest between samples
+
+
+class Pace:
+    """A kind of sample, and when the next sample is due, in seconds of time.monotonic().
+
+    Waits at least `least` seconds, and long enough that sampling takes at most `share` of the time
+    of one CPU. The first waits are shorter, from `FIRST` on: much happens while a job starts. Waits
+    vary by a third, so that samples do not fall into step with the observed process.
+
+    `due` can adjust this: it receives the computed time, and returns another.
+    """
+
+    def __init__(
+        self,
+        least: float,
+        share: float,
+        look: Callable[[], object],
+        due: Callable[[float], float] = lambda paced: paced,
+    ) -> None:
+        self._least = least
+        self._now = min(FIRST, least)
+        self._share = share
+        self._look = look
+        self._adjusted = due
+        self._cost = 0.0
+        self.due = time.monotonic()
+        self.looks = 0
+
+    def take(self) -> None:
+        """Take a sample now."""
+        began = time.thread_time()
+        self._look()
+        cost = time.thread_time() - began
+        # rises at once, falls slowly: one cheap sample does not make up for an expensive sample
+        self._cost = max(cost, 0.8 * self._cost + 0.2 * cost)
+        self.looks += 1
+        dear = self._cost / self._share if self._now >= self._least else 0.0
+        wait = max(self._now, min(dear, LONGEST))
+        self._now = min(self._least, self._now * GROWTH)
+        self.due = self._adjusted(time.monotonic() + wait * random.uniform(0.83, 1.17))
+
+    def soon(self) -> None:
+        """Restart with short waits, because there is something new."""
+        self._now = min(FIRST, self._least)
+        self.due = min(self.due, time.monotonic() + self._now)
+
+
+def keep_looking(
+    kinds: Sequence[Pace],
+    longest: float,
+    until: float | None,
+    over: Callable[[], bool],
+    tell: Callable[[], None],
+    wait: Callable[[float], object] = time.sleep,
+) -> None:
+    """Take each sample when it is due, until `over`, which is called after each round of samples,
+    returns True, or until `until` (of time.monotonic()). `tell` is called about once a second,
+    `wait` to let time pass: at most `longest` seconds, so that `over` is called that often."""
+    told = time.monotonic()
+    while True:
+        now = time.monotonic()
+        for kind in kinds:
+            if kind.due <= now:
+                kind.take()
+        done = over() or (until is not None and now >= until)
+        if now - told >= TELL_SECONDS:
+            told = now
+            tell()
+        if done:
+            return
+        due = min(kind.due for kind in kinds)
+        wait(min(max(due - time.monotonic(), SHORTEST), longest))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.base.words import rate, size
+from dltune.base.formatting import rate, size
 from dltune.schemas.io import DataFile, Experiment, Io
 from dltune.schemas.machine import Machine
 from dltune.systems.lmdb.reader.filling import SLOTS
@@ -51,7 +51,7 @@ def decide(io: Io, machine: Machine, access: Access | None) -> IoPlan:
             remedy="name the pattern with --access, or measure the file: "
             "dltune io-report --file FILE",
         )
-    return IoPlan(files.digest(io), tuple(planned), tuple(reasons))
+    return IoPlan(documents.digest(io), tuple(planned), tuple(reasons))
 
 
 def _from_experiment(

@@ -10,13 +10,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from dltune.base.tables import (
-    Figure,
-    Key,
-    Table,
-    columns,
-)
-from dltune.base.words import counted, size
+from dltune.base.formatting import Figure, Key, Table, columns, counted, size
 from dltune.plan.enforcement import Enforcement, Run
 from dltune.plan.planner import Decision, Planner
 from dltune.schemas.machine import Machine

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base.faults import Bound, at_least, repeated
+from dltune.base.documents import Bound, at_least, repeated
 
 Access = Literal["sequential", "strided", "shuffled"]
 # what can be done from outside: hints ahead of where the job reads; the whole file once

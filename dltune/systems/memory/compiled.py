@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from dltune.analysis.parts import unrecorded
 from dltune.base.errors import UsageError
-from dltune.schemas.compiled import Compiled, Graph, Rung
 from dltune.schemas.profile import Profile
+from dltune.schemas.pytorch_step import Compiled, Graph, Rung
 from dltune.systems.memory.section import Memory
 from dltune.systems.memory.show import mib
 

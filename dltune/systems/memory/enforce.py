@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
-from dltune.job.diagnosis import crash_of
+from dltune.job import protocol
+from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import escaped, sampled_lines
+from dltune.job.protocol import escaped, sampled_lines
 from dltune.plan.attachment import Attachment
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.systems.memory.section import Memory
@@ -32,7 +32,7 @@ PREFETCH = "/dltune_prefetch_"
 class _Process:
     """`graphs`: the plan's, by number; each can be traced several times."""
 
-    graphs: dict[int, messages.Graph] = field(default_factory=dict)
+    graphs: dict[int, protocol.Graph] = field(default_factory=dict)
     steps: int = 0
     peak: int | None = None
     live: int = 0
@@ -81,14 +81,14 @@ class EnforcedMemory(Enforcement):
         if event.process is None:
             return
         pid = event.process.pid
-        if isinstance(event.message, messages.Execution):
+        if isinstance(event.message, protocol.Execution):
             process = self._processes.get(pid)
             if process and event.message.graph in process.graphs:
                 _add(process, event.message)
             return
         message = event.message
         self._attachment.seen.records[pid].add(message)
-        if isinstance(message, messages.Graph) and message.signature == self.section.signature:
+        if isinstance(message, protocol.Graph) and message.signature == self.section.signature:
             process = self._processes.setdefault(pid, _Process())
             process.graphs[message.id] = message
 
@@ -157,7 +157,7 @@ def _by(moments: Sequence[int]) -> dict[int, list[int]]:
     return found
 
 
-def _add(process: _Process, execution: messages.Execution) -> None:
+def _add(process: _Process, execution: protocol.Execution) -> None:
     process.steps += 1
     if process.peak is None or execution.peak > process.peak:
         process.peak, process.live = execution.peak, execution.live

@@ -8,8 +8,8 @@ from pathlib import Path
 from dltune.base.errors import UsageError
 from dltune.extensions import Hook
 from dltune.frameworks.pytorch import INJECTED as TORCH
-from dltune.job import messages
-from dltune.job.diagnosis import Sightings, crash_of, why_no_step
+from dltune.job import protocol
+from dltune.job.failures import Sightings, crash_of, why_no_step
 from dltune.job.launch import Event, Job
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.systems.memory.section import Memory
@@ -34,13 +34,13 @@ class EnforcedCalls(Enforcement):
         self.section = section
         self._run = run
         self._seen = Sightings()
-        self._heard: dict[int, messages.GivenUp] = {}
+        self._heard: dict[int, protocol.GivenUp] = {}
         run.needs_plugin()
 
     def intent(self) -> Iterator[str]:
         return intent(self.section)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         if self.section.compiled is not None:
             return {"adapters": [RELIEF.under({"budget": self.section.compiled})]}
         groups = [{"calls": one.calls, "reads": one.reads} for one in self.section.given_up]
@@ -48,7 +48,7 @@ class EnforcedCalls(Enforcement):
 
     def hear(self, job: Job, event: Event) -> None:
         self._seen.add(event.message)
-        if isinstance(event.message, messages.GivenUp):
+        if isinstance(event.message, protocol.GivenUp):
             self._heard[event.message.pid] = event.message
 
     def ended(self, exit_code: int) -> Outcome:

@@ -175,7 +175,7 @@ def _decide(
 ) -> Decision[Memory]:
     from dltune.native import solver
     from dltune.schemas import profile as documents
-    from dltune.system.storage import file_tier, in_memory
+    from dltune.system.memory import file_tier, in_memory
     from dltune.systems.memory import show
     from dltune.systems.memory.compiled import decide as decide_compiled
     from dltune.systems.memory.decide import decide

@@ -9,14 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.base.faults import (
-    AMOUNT,
-    SHARE,
-    Bound,
-    at_least,
-    each,
-    index,
-)
+from dltune.base.documents import AMOUNT, SHARE, Bound, at_least, each, index
 
 # all but the order: the figures of a plan
 FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dltune.base.tables import (
-    Bar,
-    Course,
-    Key,
-    Series,
-    Table,
-    columns,
-)
-from dltune.base.words import counted
+from dltune.base.formatting import Bar, Course, Key, Series, Table, columns, counted
 from dltune.systems.memory.section import Memory
 from dltune.views import Headline, Piece, Section, View
 

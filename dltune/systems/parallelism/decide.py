@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dltune.base.documents import digest
 from dltune.base.errors import UsageError
-from dltune.base.files import digest
 from dltune.systems.parallelism.given import Given, digests
 from dltune.systems.parallelism.model import bound, dynamic
 from dltune.systems.parallelism.model.baselines import data_parallel, expert, single

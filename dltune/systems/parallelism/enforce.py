@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.base.words import counted
+from dltune.base.formatting import counted
 from dltune.extensions import Hook
 from dltune.frameworks.pytorch import INJECTED as TORCH
-from dltune.job import messages, ranks
-from dltune.job.last_words import last_words
+from dltune.job import protocol, ranks
+from dltune.job.failures import last_words
 from dltune.job.launch import Event, Job, require_executable
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.systems.parallelism import INJECTED
@@ -54,7 +54,7 @@ class EnforcedParallelism(Enforcement):
                 "DLTUNE_DISABLE=1 is set: the job runs as one process, without the plan"
             ]
         self._folder = Path()
-        self._heard: dict[int, messages.Parallel] = {}
+        self._heard: dict[int, protocol.Parallel] = {}
         self._cause: str | None = None
 
     def intent(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ class EnforcedParallelism(Enforcement):
         alike = {} if "PYTHONHASHSEED" in base else {"PYTHONHASHSEED": str(self._meeting.seed)}
         return {ranks.FOLDER: str(folder), **alike}
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         if ranks.RANK not in python.environment:
             return {}
         rank = int(python.environment[ranks.RANK])
@@ -119,7 +119,7 @@ class EnforcedParallelism(Enforcement):
     def hear(self, job: Job, event: Event) -> None:
         """Raises UsageError when the job cannot take the plan."""
         message = event.message
-        if not isinstance(message, messages.Parallel):
+        if not isinstance(message, protocol.Parallel):
             return
         if message.fault:
             raise UsageError(message.fault, remedy=message.remedy)

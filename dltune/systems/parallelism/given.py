@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.base import files
+from dltune.base.documents import digest, schema
 from dltune.base.errors import UsageError
 from dltune.schemas import profile as profiles
 from dltune.schemas.machine import Machine
@@ -64,7 +64,7 @@ def network(named: Path | str, batch: int | None) -> Given:
             f"--batch applies only to published networks; the batch size of {named} is fixed",
             remedy="omit --batch",
         )
-    kind = files.schema(named).rpartition("/")[0]
+    kind = schema(named).rpartition("/")[0]
     if kind == "dltune.profile":
         return profiled(profiles.load(named))
     return Given(operators.load(named))
@@ -131,7 +131,7 @@ def machine(given: Given) -> Machine:
 
 
 def digests(given: Given, cluster: Topology) -> tuple[str, str]:
-    return files.digest(given.graph), files.digest(cluster)
+    return digest(given.graph), digest(cluster)
 
 
 def again(
@@ -141,8 +141,8 @@ def again(
     documents. None when they are not there, or have changed."""
     every = tuple(documents)
     graph, cluster = section.digests
-    networks = (one for one in _networks(section, every) if files.digest(one.graph) == graph)
-    clusters = (one for one in _clusters(section, every) if files.digest(one) == cluster)
+    networks = (one for one in _networks(section, every) if digest(one.graph) == graph)
+    clusters = (one for one in _clusters(section, every) if digest(one) == cluster)
     given, found = next(networks, None), next(clusters, None)
     return (given, found) if given and found else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped]
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.job import ranks
 from dltune.systems.parallelism.schemas.strategy import Parallelism
@@ -45,7 +45,7 @@ def meeting(section: Parallelism) -> Meeting:
             "is none of them",
             remedy="start dltune run with this plan on each of these hosts",
         )
-    content = int(files.digest(section)[:8], 16)
+    content = int(documents.digest(section)[:8], 16)
     here = tuple(n for n, host in enumerate(hosts) if host in local)
     address = f"{hosts[0]}:{_FIRST_PORT + content % _PORTS}"
     return Meeting(here, hosts, address, content % 2**31)

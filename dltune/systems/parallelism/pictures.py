@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from dltune.base.tables import Tile, Tiles
+from dltune.base.formatting import Tile, Tiles
 from dltune.systems.parallelism.schemas.strategy import Divided, Parallelism
 
 # parts on one page

@@ -5,13 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from dltune.base.tables import (
-    Bar,
-    Key,
-    Table,
-    columns,
-)
-from dltune.base.words import counted
+from dltune.base.formatting import Bar, Key, Table, columns, counted
 from dltune.systems.parallelism.pictures import divided, tiles
 from dltune.systems.parallelism.schemas.strategy import Baseline, Divided, Parallelism
 from dltune.views import Headline, Section, View

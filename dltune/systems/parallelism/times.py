@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents as files
 from dltune.base.errors import DltuneError, UsageError
-from dltune.base.words import counted
+from dltune.base.formatting import counted
 from dltune.systems.parallelism.given import Given
 from dltune.systems.parallelism.model.local_times import by_request, requests
 from dltune.systems.parallelism.model.problem import Space

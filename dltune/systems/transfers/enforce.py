@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.base.errors import UsageError
-from dltune.base.words import counted
-from dltune.job import messages
-from dltune.job.diagnosis import crash_of
+from dltune.base.formatting import counted
+from dltune.job import protocol
+from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import sampled_lines
+from dltune.job.protocol import sampled_lines
 from dltune.job.record import pauses, span
 from dltune.plan.attachment import Attachment
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.schemas.profile import task, tasks, tensor
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 from dltune.systems.transfers.cluster import require_planned
 from dltune.systems.transfers.section import Receiver, Transfers
 from dltune.systems.transfers.show import (
@@ -36,7 +36,7 @@ class _Worker:
 
     pid: int
     receiver: Receiver
-    graphs: dict[int, messages.Graph] = field(default_factory=dict)
+    graphs: dict[int, protocol.Graph] = field(default_factory=dict)
     starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     efficiencies: list[float] = field(default_factory=list)
     spans: list[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class EnforcedTransfers(Enforcement):
     def intent(self) -> Iterator[str]:
         return intent(self.section)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         """Raises UsageError when the job's cluster is another than planned for."""
         if not self._run.partial:
             require_planned(self.section, python.environment)
@@ -97,16 +97,16 @@ class EnforcedTransfers(Enforcement):
         if event.process is None:
             return
         pid = event.process.pid
-        if isinstance(event.message, messages.Execution):
+        if isinstance(event.message, protocol.Execution):
             worker = self._workers.get(pid)
             if worker and event.message.graph in worker.graphs:
                 _add(worker, event.message)
         else:
             self._attachment.seen.records[pid].add(event.message)
-            if isinstance(event.message, messages.Graph):
+            if isinstance(event.message, protocol.Graph):
                 self._hear_of_graph(pid, event.message)
 
-    def _hear_of_graph(self, pid: int, graph: messages.Graph) -> None:
+    def _hear_of_graph(self, pid: int, graph: protocol.Graph) -> None:
         here = task(graph.device)
         for receiver in self.section.receivers:
             if (receiver.task, receiver.signature) == (here, graph.signature):
@@ -178,7 +178,7 @@ def order_lines(section: Transfers) -> list[str]:
     return lines
 
 
-def _add(worker: _Worker, execution: messages.Execution) -> None:
+def _add(worker: _Worker, execution: protocol.Execution) -> None:
     worker.starts[execution.graph].append(execution.start)
     found = efficiency(execution, worker.graphs[execution.graph], worker.receiver)
     if found is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dltune.base.words import counted
-from dltune.job import messages
+from dltune.base.formatting import counted
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.plan.observer import Observer
 from dltune.schemas.profile import tensor
@@ -26,14 +26,14 @@ class TransferObserver(Observer):
         self._section = section if in_force else None
         self._efficiencies: list[float] = []
 
-    def require(self, python: messages.Python) -> None:
+    def require(self, python: protocol.Python) -> None:
         if self._section:
             require_planned(self._section, python.environment)
 
     def lines(self) -> list[str]:
         return order_lines(self._section) if self._section else []
 
-    def hear(self, record: Record, execution: messages.Execution) -> None:
+    def hear(self, record: Record, execution: protocol.Execution) -> None:
         graph = record.graphs[execution.graph]
         receiver = self._receivers.get(graph.signature)
         found = efficiency(execution, graph, receiver) if receiver else None

@@ -9,14 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    at_most,
-    each,
-    repeated,
-)
+from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, repeated
 
 Order = Literal["improved", "tac", "tic"]
 SHUFFLES = 101  # orders by chance, whose median represents no order

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dltune.base.tables import (
-    Bar,
-    Key,
-    Table,
-    columns,
-)
-from dltune.base.words import counted
+from dltune.base.formatting import Bar, Key, Table, columns, counted
 from dltune.systems.transfers.planner import GIGABIT
 from dltune.systems.transfers.section import (
     SHUFFLES,

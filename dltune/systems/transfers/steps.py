@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import NANOSECOND, span
 from dltune.schemas.profile import tensor
 from dltune.simulate.overlap.efficiency import Bounds
@@ -13,7 +13,7 @@ from dltune.systems.transfers.section import Receiver
 
 
 def efficiency(
-    execution: messages.Execution, graph: messages.Graph, receiver: Receiver
+    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
 ) -> float | None:
     """E of one step (TicTac, equation 3). None where nothing was recorded, nothing planned came, or
     the step was given up before all of that was read."""
@@ -24,7 +24,7 @@ def efficiency(
 
 
 def bounds(
-    execution: messages.Execution, graph: messages.Graph, receiver: Receiver
+    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
 ) -> Bounds | None:
     """By the step's own times. A sender's transfers take from the step's begin, when all are asked
     for, until the last has come."""
@@ -41,7 +41,7 @@ def bounds(
     return Bounds.run(((e[4], e[5]) for e in execution.events if e[2] >= 0), loads.values())
 
 
-def _finished(execution: messages.Execution, graph: messages.Graph, receiver: Receiver) -> bool:
+def _finished(execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver) -> bool:
     """Return True if something has run that reads each planned tensor."""
     planned = {one.tensor for one in receiver.transfers}
     ran = [graph.nodes[event[0]] for event in execution.events]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.base.words import size
+from dltune.base.formatting import size
 
 PAGE = mmap.PAGESIZE
 # of all architectures but alpha: system calls since 424 have the same numbers

@@ -10,8 +10,8 @@ import platform
 from dataclasses import dataclass
 from typing import Literal
 
+from dltune.system.kernel_files import read
 from dltune.system.proc import stat
-from dltune.system.proc.entry import read
 
 # calls that read a file, by number: which of their arguments is the size (None for those whose
 # sizes are in a vector in the process's memory) and which the offset

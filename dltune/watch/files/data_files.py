@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.schemas.io import FileFormat, Storage
-from dltune.system.proc import descriptors, maps
-from dltune.system.proc.maps import Resident
+from dltune.system.proc import process
+from dltune.system.proc.process import Resident
 from dltune.watch.files import cached, formats, storage
 
 # bytes; a file of no known format is data from here on
@@ -91,7 +91,7 @@ class DataFiles:
     def mappings(self, pid: int) -> tuple[Mapping, ...]:
         """Return the mappings of data files in a process now. Raises OSError when it has ended, or
         cannot be inspected."""
-        areas = maps.mappings(pid)
+        areas = process.mappings(pid)
         programs = {area.inode for area in areas if area.executable}
         return tuple(
             Mapping(key, area.start, area.end, area.offset)
@@ -104,24 +104,24 @@ class DataFiles:
         keys = {(mapping.start, mapping.offset): mapping.key for mapping in mappings}
         return [
             (keys[place.start, place.offset], place)
-            for place in maps.resident(pid)
+            for place in process.resident_mappings(pid)
             if (place.start, place.offset) in keys
         ]
 
     def opened(self, pid: int) -> Iterator[Opened]:
         """Yield the descriptors of data files. Raises OSError as above."""
-        for number, target, status in descriptors.plain_files(pid):
+        for number, target, status in process.plain_files(pid):
             key = status.st_dev, status.st_ino
             if key in self._others:
                 continue
             if key not in self.known:
-                path = descriptors.target(pid, number)
+                path = process.target(pid, number)
                 if path is None or self._examined(pid, target, path, status) is None:
                     continue
-            if position := descriptors.position(pid, number):
+            if position := process.position(pid, number):
                 yield Opened(key, number, position.at, bool(position.flags & os.O_DIRECT))
 
-    def _key(self, pid: int, area: maps.Mapping) -> Key | None:
+    def _key(self, pid: int, area: process.Mapping) -> Key | None:
         """Return the key of a mapped file, if it is data. Its path is relative to the root of the
         process; the file can have been deleted or replaced by another."""
         file = area.device, area.inode, area.path
@@ -129,13 +129,13 @@ class DataFiles:
             self._mapped[file] = self._found(pid, area)
         return self._mapped[file]
 
-    def _found(self, pid: int, area: maps.Mapping) -> Key | None:
+    def _found(self, pid: int, area: process.Mapping) -> Key | None:
         place = f"/proc/{pid}/root{area.path}"
         with contextlib.suppress(OSError):
             status = os.stat(place)  # noqa: PTH116 - the link of a process is no path to resolve
             if status.st_ino == area.inode:
                 return self._examined(pid, place, area.path, status)
-        for _, target, status in descriptors.plain_files(pid):
+        for _, target, status in process.plain_files(pid):
             if status.st_ino == area.inode:
                 return self._examined(pid, target, area.path, status)
         return None

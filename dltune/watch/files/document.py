@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
-from dltune.base.words import some
+from dltune.base import documents
+from dltune.base.formatting import some
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
 from dltune.schemas import io
@@ -36,7 +36,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     hidden = tuple(_unseen(watch, places, read))
     document = io.Io(
         schema=io.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         subject=subject,
         partial=partial,

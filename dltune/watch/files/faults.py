@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from dltune.base.errors import UsageError
 from dltune.system.perf.events import parse
 from dltune.system.perf.ring import Lost, Ring, Sample
-from dltune.system.proc.threads import threads
+from dltune.system.proc.stat import threads
 from dltune.watch.files.data_files import Key, Mapping
 
 PAGE = mmap.PAGESIZE

@@ -7,9 +7,9 @@ import threading
 import time
 from collections import Counter
 
-from dltune.job.stacks import NoStack, own_line, stacks
 from dltune.schemas.io import Line
-from dltune.system.checks.py_spy import usable
+from dltune.system.checks.software import can_use_py_spy
+from dltune.system.proc.process import NoStack, own_line, stacks
 
 
 class WaitingLines:
@@ -17,7 +17,7 @@ class WaitingLines:
     lowest priority, and never stops the job: a sample of a changing stack is lost."""
 
     def __init__(self) -> None:
-        self._command, found = usable()
+        self._command, found = can_use_py_spy()
         self.failure = None if self._command else found
         self._found: Counter[str] = Counter()
         self._worker: threading.Thread | None = None

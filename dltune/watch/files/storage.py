@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from dltune.schemas.io import Storage
-from dltune.system.proc.mounts import Mount, mounts
+from dltune.system.kernel_files import Mount, mounts
 
 # file systems whose reads the kernel counts in no process's read_bytes, or which hold no storage
 _UNCOUNTED = re.compile(r"^(fuse|nfs|cifs|smb|ceph|lustre|gpfs|9p|virtiofs|afs|tmpfs|ramfs)")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from dltune.base.tables import (
+from dltune.base.formatting import (
     Bar,
     Cell,
     Figure,
     Key,
     Table,
     columns,
-)
-from dltune.base.words import (
     count,
     file_name,
     milliseconds,

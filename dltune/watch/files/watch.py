@@ -16,17 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.schemas.io import Pressure
-from dltune.system.proc import (
-    descriptors,
-    process,
-    stat,
-    threads,
-)
-from dltune.system.proc.pace import Pace, keep_looking
+from dltune.system.proc import process, stat
+from dltune.system.proc import process as descriptors
+from dltune.system.proc import stat as threads
 from dltune.system.proc.process import Reads
-from dltune.system.proc.stat import TICK, Stat
-from dltune.system.proc.threads import Counts
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import TICK, Counts, Pace, Stat, Tree, keep_looking
 from dltune.watch.files import calls
 from dltune.watch.files.data_files import (
     DataFiles,

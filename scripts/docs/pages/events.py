@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.system.perf import events, knl
+from dltune.system.perf import events, presets
 from dltune.system.perf.presets import PRESETS
 from pages.markdown import bullet, code, paragraph
 
@@ -13,7 +13,7 @@ _PURPOSES = {
     "topdown": "Where the CPU's issue slots go. The first list that the CPU supports is counted.",
     "memory": "The preset `paper`, and events of virtual memory.",
     "software": "Events of the kernel, which need no performance counters.",
-    "knl": f"The {len(knl.EVENTS)} core events of Intel's Knights Landing.",
+    "knl": f"The {len(presets.KNL_EVENTS)} core events of Intel's Knights Landing.",
 }
 _INTRODUCTION = """
 `dltune profile --counters` counts events while ops run. It takes `auto`, the name of a preset, or
@@ -53,7 +53,10 @@ def _parts() -> list[str]:
     described.append(f"Aliases: {', '.join(aliases)}.")
     described.append("`:u` after a name counts user space only, `:uk` the kernel too.")
     parts.append("\n".join(map(bullet, described)))
-    parts += ["## Events of the preset knl", paragraph(", ".join(code(e.name) for e in knl.EVENTS))]
+    parts += [
+        "## Events of the preset knl",
+        paragraph(", ".join(code(e.name) for e in presets.KNL_EVENTS)),
+    ]
     return parts
 
 

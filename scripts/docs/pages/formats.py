@@ -21,18 +21,7 @@ import msgspec
 from dltune import extensions
 from dltune.gate import history
 from dltune.plan import registry
-from dltune.schemas import (
-    bench,
-    diagnosis,
-    gate,
-    graph,
-    io,
-    machine,
-    plan,
-    profile,
-    roofs,
-    tune,
-)
+from dltune.schemas import bench, diagnosis, gate, graph, io, machine, plan, profile
 from pages.markdown import block, bullet, code, escaped, paragraph, paragraphs, sentence
 
 Struct = type[msgspec.Struct]
@@ -78,13 +67,13 @@ def documents() -> tuple[Page, ...]:
         Page("Plan", plan.SCHEMA, plan.Plan, plan, _sections()),
         Page("Diagnosis", diagnosis.SCHEMA, diagnosis.Diagnosis, diagnosis),
         Page("Bench", bench.SCHEMA, bench.Bench, bench),
-        Page("Tune", tune.SCHEMA, tune.Tune, tune),
+        Page("Tune", bench.TUNE_SCHEMA, bench.Tune, bench),
         Page("Io", io.SCHEMA, io.Io, io),
         Page("Gate", gate.RESULT_SCHEMA, gate.Result, gate),
         Page("Gate baseline", gate.BASELINE_SCHEMA, gate.Baseline, gate),
         Page("Gate history", history.SCHEMA, history.Entry, history),
         Page("Machine", machine.SCHEMA, machine.Machine, machine),
-        Page("Roofs", roofs.SCHEMA, roofs.Roofs, roofs),
+        Page("Roofs", machine.ROOFS_SCHEMA, machine.Roofs, machine),
         Page("Graph", graph.SCHEMA, graph.Graph, graph),
         *_of_systems(),
     )
@@ -108,7 +97,9 @@ def _of_systems() -> Iterator[Page]:
 def pages() -> dict[str, str]:
     written = documents()
     homes = _homes(written)
-    found = {f"formats/{page.name}.md": _Text(page, homes).text() for page in written}
+    found = {
+        f"formats/{page.name}.md": _Text(page, homes, _shared(written)).text() for page in written
+    }
     return {"formats/index.md": _index(written)} | found
 
 
@@ -134,10 +125,16 @@ def _index(written: tuple[Page, ...]) -> str:
 
 def _about(page: Page, written: tuple[Page, ...]) -> str:
     """A sentence about it: of its module, or of its struct if the module has several documents."""
-    if sum(other.module is page.module for other in written) > 1 or page.module is history:
-        return _documented(page.root)[0][0]
+    if page.module in _shared(written):
+        return re.split(r"(?<=\.) ", _documented(page.root)[0][0])[0]
     first = inspect.cleandoc(page.module.__doc__ or "").split("\n\n")[0]
     return sentence(re.split(r"(?<=\.) ", " ".join(first.partition(": ")[2].split()))[0])
+
+
+def _shared(written: tuple[Page, ...]) -> set[types.ModuleType]:
+    """The modules whose docstring is not of one document."""
+    modules = [page.module for page in written]
+    return {module for module in modules if modules.count(module) > 1} | {history}
 
 
 @dataclass(frozen=True)
@@ -229,17 +226,23 @@ class _Text:
 
     page: Page
     homes: dict[Struct, _Home]
+    shared: set[types.ModuleType]
 
     def text(self) -> str:
         page = self.page
         parts = [f"# {page.title}", f"Schema: `{page.schema}`"]
-        if page.module is not history:
-            parts.append(paragraphs(page.module.__doc__ or ""))
-        parts += ["## Fields", *self._struct(page.root)]
+        if page.module in self.shared:
+            parts += [*map(paragraph, _documented(page.root)[0]), "## Fields"]
+            parts += self._fields(page.root)
+        else:
+            parts += [paragraphs(page.module.__doc__ or ""), "## Fields"]
+            parts += self._struct(page.root)
         written = {page.root, *page.sections.values()}
         parts += self._nested(page.root, "##", written)
         for name, section in page.sections.items():
-            described = inspect.getmodule(section).__doc__ or ""
+            described = "\n\n".join(_documented(section)[0])
+            if (module := inspect.getmodule(section)) is not page.module:
+                described = module.__doc__ or ""
             parts += [f"## Section {name}", paragraphs(described), *self._fields(section)]
             parts += self._nested(section, "###", written)
         example = EXAMPLES / f"{page.name}.json"

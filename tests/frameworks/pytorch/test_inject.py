@@ -12,7 +12,7 @@ import pytest
 
 import dltune
 from dltune.frameworks.pytorch import INJECTED
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job
 
 PACKAGE = Path(dltune.__file__).parent
@@ -53,13 +53,13 @@ def package(folder: Path, version: str = "2.99.0", optimizer: str = OPTIMIZER) -
     return folder
 
 
-def told(packages: Path, code: str) -> list[messages.Message]:
+def told(packages: Path, code: str) -> list[protocol.Message]:
     paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"PYTHONPATH": os.pathsep.join(paths)}
     with Job([sys.executable, "-c", code], environment=environment, stdout=2) as job:
         heard = [event.message for event in job.events(1.0) if event]
         assert job.exit_code == 0
-    assert isinstance(heard[0], messages.Python)
+    assert isinstance(heard[0], protocol.Python)
     return heard[1:]
 
 
@@ -100,7 +100,7 @@ def test_who_only_imports_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_first_step_of_an_optimizer_is_where_the_plugin_comes(tmp_path: Path) -> None:
     (failed,) = told(package(tmp_path), STEPS)
-    assert isinstance(failed, messages.Failed)
+    assert isinstance(failed, protocol.Failed)
     assert (failed.framework, failed.version) == ("pytorch", "2.99.0")
     assert "not an official Linux wheel: " in failed.reason
     assert failed.reason.endswith("libtorch_cpu.so is missing")
@@ -109,12 +109,12 @@ def test_the_first_step_of_an_optimizer_is_where_the_plugin_comes(tmp_path: Path
 def test_who_asks_first_whether_it_is_there(tmp_path: Path) -> None:
     asked = "import importlib.util; assert importlib.util.find_spec('torch')"
     (failed,) = told(package(tmp_path), f"{asked}; {STEPS}")
-    assert isinstance(failed, messages.Failed)
+    assert isinstance(failed, protocol.Failed)
 
 
 def test_a_pytorch_that_is_too_old(tmp_path: Path) -> None:
     (failed,) = told(package(tmp_path, "2.5.1+cpu"), STEPS)
-    assert isinstance(failed, messages.Failed)
+    assert isinstance(failed, protocol.Failed)
     assert failed.reason == "PyTorch 2.5.1+cpu is too old: dltune needs 2.6 or newer"
 
 

@@ -10,12 +10,12 @@ import pytest
 from hooked import JOBS, told
 from torches import TORCH_PYTHON, needs_torch
 
-from dltune.job import messages
+from dltune.job import protocol
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
 
-def ran(**settings: str) -> tuple[dict[str, Any], dict[str, messages.Setting]]:
+def ran(**settings: str) -> tuple[dict[str, Any], dict[str, protocol.Setting]]:
     heard = told(JOBS / "torch_loaders.py", settings, python=TORCH_PYTHON)
     return json.loads(Path("found.json").read_text()), heard
 

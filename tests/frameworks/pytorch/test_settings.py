@@ -10,7 +10,7 @@ import pytest
 from hooked import JOBS, told
 from torches import TORCH_PYTHON, computes, needs_torch
 
-from dltune.job import messages
+from dltune.job import protocol
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -20,7 +20,7 @@ OPTIMIZERS = JOBS / "torch_optimizers.py"
 
 def ran(
     folder: Path, settings: dict[str, str], *arguments: str
-) -> tuple[dict[str, Any], dict[str, messages.Setting]]:
+) -> tuple[dict[str, Any], dict[str, protocol.Setting]]:
     heard = told(SCRIPT, settings, *arguments, python=TORCH_PYTHON)
     return json.loads((folder / "found.json").read_text()), heard
 

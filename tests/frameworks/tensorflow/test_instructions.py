@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dltune.frameworks.tensorflow.instructions import lacking, lacking_in
-from dltune.system import cpuinfo
+from dltune.system import kernel_files
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def library() -> Path:
 def test_a_build_tells_what_it_lacks_of_this_cpu(library):
     found = lacking(library)
     assert found is not None
-    flags = cpuinfo.flags()
+    flags = kernel_files.cpu_flags()
     named = {"AVX2": "avx2", "FMA": "fma", "AVX512F": "avx512f", "AVX": "avx"}
     assert all(named[name] in flags for name in found if name in named)
     # the wheel has AVX and nothing wider

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Job, Process
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 from dltune.schemas.profile import tensor
 
 pytestmark = pytest.mark.tensorflow
@@ -50,17 +50,17 @@ def test_no_fault_of_a_step_keeps_the_next_from_its_order(
         for event in job.events(1.0):
             assert time.monotonic() < until, "it hangs"
             message = event.message if event is not None else None
-            assert not isinstance(message, messages.Failed), message
-            if isinstance(message, messages.Complaint):
+            assert not isinstance(message, protocol.Failed), message
+            if isinstance(message, protocol.Complaint):
                 assert "waited ten seconds" in message.text
                 waited += 1
-            elif isinstance(message, messages.Graph):
+            elif isinstance(message, protocol.Graph):
                 ranks[event.process.pid, message.id] = {
                     number: NAMES.index(tensor(node.partner.rendezvous))
                     for number, node in enumerate(message.nodes)
                     if node.type == "_Send" and tensor(node.partner.rendezvous) in NAMES
                 }
-            elif isinstance(message, messages.Execution):
+            elif isinstance(message, protocol.Execution):
                 rank = ranks[event.process.pid, message.graph]
                 sent = sorted(
                     (end, rank[node]) for node, *_, end, _ in message.events if node in rank

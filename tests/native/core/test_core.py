@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from native_programs import CORE, MEMORY, PACKAGE, THREADS
 from order_lines import MACHINE, VALID, answers, asked, mutated, require_answered
 
-from dltune.job.orders import Orders
-from dltune.schemas.sections.threads import Candidate
+from dltune.job.protocol import Orders
+from dltune.schemas.plan import Candidate
 
 STEP = PACKAGE / "frameworks" / "pytorch" / "plugin" / "step.cc"  # needs no PyTorch
 

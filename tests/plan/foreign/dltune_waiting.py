@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.extensions import Command, DocumentKind, Extension
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
@@ -19,7 +19,7 @@ from dltune.frameworks.capabilities import Framework
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.plan.planner import Decision, Planner
 from dltune.plan.settings.setting import Means, Setting
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.schemas.plan import Plan
 from dltune.system import topology
 from dltune.views import Context, Headline, Section, View, on_page
@@ -110,7 +110,7 @@ def faults(waits: Waits) -> list[str]:
     return [] if waits.threads else ["threads must not be empty"]
 
 
-load = files.reader(Waits, "waiting.waits/1", faults)
+load = documents.reader(Waits, "waiting.waits/1", faults)
 
 
 def view(waits: Waits, _: Context) -> View:

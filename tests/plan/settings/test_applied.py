@@ -7,8 +7,8 @@ from dltune.plan.settings import applied as apply
 from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import SPACE, by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.settings import Choice
-from dltune.system import allocators
+from dltune.schemas.settings import Choice
+from dltune.system import memory
 
 MACHINE = Machine(SCHEMA, "test", tuple(Core((i, i + 4), i // 2, i // 2, i // 2) for i in range(4)))
 
@@ -50,7 +50,7 @@ def test_an_allocator_and_an_openmp_runtime_are_both_preloaded(tmp_path, monkeyp
     runtime, allocator = tmp_path / "lib" / "libiomp5.so", tmp_path / "libtcmalloc.so"
     runtime.parent.mkdir()
     runtime.touch()
-    monkeypatch.setattr(allocators, "find", lambda *_: allocator)
+    monkeypatch.setattr(memory, "find_allocator", lambda *_: allocator)
     where = here(PATH=str(tmp_path), VIRTUAL_ENV=str(tmp_path))
     merged = apply.means_of(choices(openmp="intel", allocator="tcmalloc"), where)
     assert set(merged.preload) == {runtime, allocator}

@@ -17,14 +17,14 @@ from dltune.plan.settings.applied import Applied, applied, variables
 from dltune.plan.settings.enforce import Settings
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import SPACE
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import Uniform
-from dltune.system import allocators, topology
+from dltune.schemas.plan import Uniform
+from dltune.schemas.settings import Choice, SettingsPlan
+from dltune.system import memory, topology
 
 MACHINE = synthetic.machine(4)
 JOB = (sys.executable, "train.py")
 HERE = Circumstances(topology.local(), JOB, dict(os.environ))
-INSTALLED = [name for name in allocators.SONAMES if allocators.find(name, os.environ)]
+INSTALLED = [name for name in memory.SONAMES if memory.find_allocator(name, os.environ)]
 
 
 def plan(*choices: tuple[str, str]) -> SettingsPlan:
@@ -169,7 +169,7 @@ def test_a_plan_that_cannot_be_is_refused_or_left_with_partial(choice, complaint
 
 
 def test_an_allocator_that_is_not_here_names_what_to_install(monkeypatch):
-    monkeypatch.setattr(allocators, "find", lambda *_: None)
+    monkeypatch.setattr(memory, "find_allocator", lambda *_: None)
     with pytest.raises(UsageError, match=r"libtcmalloc.*not installed") as error:
         applied(plan(("allocator", "tcmalloc")), MACHINE, JOB, {})
     assert "libtcmalloc-minimal4" in str(error.value.remedy)

@@ -13,8 +13,8 @@ from dltune.plan.settings.applied import Applied, set_by_user
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import SPACE, by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.threads import Uniform
-from dltune.system import allocators, cpuinfo, pages
+from dltune.schemas.plan import Uniform
+from dltune.system import kernel_files, memory
 
 PLAIN = Machine(SCHEMA, "plain", tuple(Core((i,), 0, 0, 0) for i in range(4)))
 SMT = Machine(SCHEMA, "smt", tuple(Core((i, i + 4), 0, 0, 0) for i in range(4)))
@@ -139,9 +139,9 @@ def test_other_flags_of_the_user_are_no_obstacle():
     ],
 )
 def test_what_of_glibc_can_be_tuned_depends_on_the_system(monkeypatch, version, mode, values):
-    monkeypatch.setattr(allocators, "glibc", lambda: version)
-    monkeypatch.setattr(allocators, "find", lambda *_: None)
-    monkeypatch.setattr(pages, "mode", lambda: mode)
+    monkeypatch.setattr(memory, "glibc", lambda: version)
+    monkeypatch.setattr(memory, "find_allocator", lambda *_: None)
+    monkeypatch.setattr(memory, "huge_page_mode", lambda: mode)
     assert set(by_name("allocator").values(here())) == values
     untried = by_name("allocator").untried(here())
     assert "not installed" in untried["tcmalloc"]
@@ -150,10 +150,10 @@ def test_what_of_glibc_can_be_tuned_depends_on_the_system(monkeypatch, version, 
 
 def test_bfloat16_needs_a_cpu_that_has_it(monkeypatch):
     math = by_name("onednn_math")
-    monkeypatch.setattr(cpuinfo, "flags", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(kernel_files, "cpu_flags", lambda: frozenset({"avx2"}))
     assert "AVX512_BF16" in str(math.unfit(here()))
     assert by_name("onednn").default(here()) == "off"
-    monkeypatch.setattr(cpuinfo, "flags", lambda: frozenset({"amx_bf16"}))
+    monkeypatch.setattr(kernel_files, "cpu_flags", lambda: frozenset({"amx_bf16"}))
     assert math.unfit(here()) is None
     assert by_name("onednn").values(here())[0] == "off"
 

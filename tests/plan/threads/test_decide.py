@@ -22,9 +22,9 @@ from dltune.simulate.model.scaling import Law
 from dltune.simulate.workload.calibration import calibrated
 from dltune.simulate.workload.transfer import transferred
 from dltune.simulate.workload.workload import workload
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 
 
 def planned(profile, strategy="auto", **more):

@@ -8,18 +8,13 @@ import synthetic
 from told import MS, TRAINING, execution, graph, key, plugin
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare, put
 from dltune.plan.threads.enforce import EnforcedThreads
-from dltune.schemas.sections.threads import (
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
 
 HERE = synthetic.machine(2)
 THREADS = Threads(
@@ -48,7 +43,7 @@ def enforced(*tasks: str) -> tuple[EnforcedThreads, list[str]]:
     return EnforcedThreads(THREADS, run), said
 
 
-def train(section: EnforcedThreads, process: Process, told: messages.Graph) -> None:
+def train(section: EnforcedThreads, process: Process, told: protocol.Graph) -> None:
     section.greet(process)  # type: ignore[arg-type]
     for number in range(4):
         keys = [key(number, "Conv2D")] if number < len(TRAINING) else []

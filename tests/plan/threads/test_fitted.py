@@ -4,13 +4,7 @@ import pytest
 
 from dltune.plan.threads.fitted import Handling, fit
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.threads import (
-    Candidate,
-    OpPlan,
-    Prediction,
-    Threads,
-    Uniform,
-)
+from dltune.schemas.plan import Candidate, OpPlan, Prediction, Threads, Uniform
 
 
 def machine(cores: int) -> Machine:

@@ -12,9 +12,8 @@ import synthetic
 from dltune.plan import plan as plans
 from dltune.plan.threads.decide import choose
 from dltune.plan.threads.replay import replayed
-from dltune.schemas import opkey
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import OpPlan
+from dltune.schemas.graph import of_node
+from dltune.schemas.plan import OpPlan, Plan
 from dltune.simulate.workload.calibration import calibrated
 from dltune.simulate.workload.workload import Workload
 
@@ -98,7 +97,7 @@ def test_a_node_of_its_own_goes_before_its_op(workload, planned):
     counts = Counter(op for op in graph.op if op >= 0)
     index = next(op for op, n in counts.items() if n == 1 and not workload.small(op))
     node = list(graph.op).index(index)
-    identity = opkey.of_node(plan.signatures[0], graph.names[node])
+    identity = of_node(plan.signatures[0], graph.names[node])
     entry = next(op for op in plan.sections["threads"].ops if op.key == workload.ops[index].key)
     own = replace(entry, key=identity, threads=1, seconds=entry.serial, cores=(2,))
     both = plans.with_sections(
@@ -109,7 +108,7 @@ def test_a_node_of_its_own_goes_before_its_op(workload, planned):
     assert timeline.cores[node] == (2,)
     assert timeline.end[node] - timeline.start[node] >= entry.serial
     # of a graph or a node that is not there: as if it were not said
-    absent = replace(own, key=opkey.of_node(plan.signatures[0], "nowhere"))
+    absent = replace(own, key=of_node(plan.signatures[0], "nowhere"))
     unknown = plans.with_sections(
         plan, threads=replace(plan.sections["threads"], ops=(*plan.sections["threads"].ops, absent))
     )
@@ -121,7 +120,7 @@ def test_a_node_of_its_own_goes_before_its_op(workload, planned):
 
 def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
     plan = planned("per-type")
-    for key in (opkey.of_node("0000", "x"), "@nothing"):
+    for key in (of_node("0000", "x"), "@nothing"):
         other = replace(plan.sections["threads"].ops[0], key=key)
         (fault,) = plans.check(
             plans.with_sections(plan, threads=replace(plan.sections["threads"], ops=(other,)))

@@ -17,9 +17,9 @@ from dltune.simulate.model.curve import all_cases
 from dltune.simulate.model.scaling import Law
 from dltune.simulate.workload import uniform
 from dltune.simulate.workload.workload import workload
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
-KNL = find("knl-7250")
+KNL = builtin_machine("knl-7250")
 
 
 def law(optimum: int, work: float) -> Law:

@@ -8,12 +8,12 @@ import synthetic
 
 from dltune.base.errors import UsageError
 from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
-from dltune.schemas.opkey import parse
+from dltune.schemas.graph import parse_key
 from dltune.simulate.model.scaling import Law
 
 
 def moved(key: str, old: int = 64, new: int = 256, channels: frozenset[int] = frozenset()) -> str:
-    return str(with_batch(parse(key), old, new, channels=channels))
+    return str(with_batch(parse_key(key), old, new, channels=channels))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.profile.standalone.rewritten import Plain, plain
-from dltune.schemas.opkey import parse
+from dltune.schemas.graph import parse_key
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from dltune.schemas.opkey import parse
     ],
 )
 def test_plain_ops(key, expected):
-    assert plain(parse(key)) == expected
+    assert plain(parse_key(key)) == expected
 
 
 def test_an_unknown_fusion_is_refused():
     with pytest.raises(
         ValueError, match="contains FusedBatchNorm, for which dltune cannot make inputs"
     ):
-        plain(parse("_FusedConv2D(){fused_ops=[FusedBatchNorm]}"))
+        plain(parse_key("_FusedConv2D(){fused_ops=[FusedBatchNorm]}"))

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from dltune.profile.standalone.sizes import value
 from dltune.profile.standalone.task import Standalone
-from dltune.schemas.opkey import Tensor, parse
+from dltune.schemas.graph import TensorType, parse_key
 
 
 def found(key: str, argument: str, out: int, new: str = "", kind: str = "", batches=(8, 8)):
-    op = parse(key)
+    op = parse_key(key)
     wanted = Standalone(new or key, key, out, *batches)
-    return value(kind or op.type, argument, parse(wanted.key), op, wanted)
+    return value(kind or op.type, argument, parse_key(wanted.key), op, wanted)
 
 
 @given(
@@ -67,7 +67,7 @@ def test_a_filter_s_gradient_with_bias():
 def test_a_reduction_s_axes(shape, data):
     axes = data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1))
     reduced = math.prod(shape[axis] for axis in axes)
-    tensor = Tensor("float", tuple(shape))
+    tensor = TensorType("float", tuple(shape))
     key = f"Sum({tensor},int32[{len(axes)}]){{keep_dims=true}}"
     made = found(key, "reduction_indices", tensor.bytes // reduced)
     assert math.prod(shape[axis] for axis in made) == reduced

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.analysis.flops import operations
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.profile.traces import chrome, kineto
 from dltune.profile.traces.imported import imported
@@ -178,7 +178,7 @@ def test_what_is_no_such_trace(tmp_path: Path, data: bytes, why: str) -> None:
 
 def test_a_trace_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kept(tmp_path, kineto_trace.steps(), "t.json.gz")
-    monkeypatch.setattr(files, "LONGEST", 2000)
+    monkeypatch.setattr(documents, "LONGEST", 2000)
     with pytest.raises(UsageError, match="is larger than"):
         imported(path, MACHINE)
 

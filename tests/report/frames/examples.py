@@ -13,9 +13,9 @@ import synthetic
 
 from dltune.gate import history
 from dltune.plan.plan import with_sections
-from dltune.schemas import gate, io, tune
+from dltune.schemas import bench, gate, io
 from dltune.schemas.profile import Framework
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.simulate.graph import documented
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
@@ -59,13 +59,13 @@ def written(folder: Path) -> dict[str, Path]:
     return found
 
 
-def searched() -> tune.Tune:
+def searched() -> bench.Tune:
     trials = (
-        tune.Trial((FUSED,), (), "helps", (0.75, 0.5)),
-        tune.Trial((FUSED, CACHED), (FUSED,), "undecided", (), "the budget was spent"),
+        bench.Trial((FUSED,), (), "helps", (0.75, 0.5)),
+        bench.Trial((FUSED, CACHED), (FUSED,), "undecided", (), "the budget was spent"),
     )
-    return tune.Tune(
-        tune.SCHEMA, "2026-01-01", "0", ("job",), "m", TORCH, (FUSED, CACHED), 9.0, trials
+    return bench.Tune(
+        bench.TUNE_SCHEMA, "2026-01-01", "0", ("job",), "m", TORCH, (FUSED, CACHED), 9.0, trials
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dltune
-from dltune.base import files
+from dltune.base.documents import content
 from dltune.base.errors import UsageError
 from dltune.core import EXTENSION
 from dltune.report.frames import reading
@@ -64,7 +64,7 @@ def test_the_main_table_of_a_kind(written):
 
 def test_ops_have_a_row_for_each_case_with_what_follows_from_it(written):
     found = dltune.frame(written["dltune.profile:sample"])
-    profile = files.content(written["dltune.profile:sample"])
+    profile = content(written["dltune.profile:sample"])
     ops = json.loads(profile)["ops"]
     assert len(found) == sum(max(1, len(op["times"])) for op in ops)
     assert set(found["ops"]) == set(range(len(ops)))

@@ -20,17 +20,15 @@ from dltune.report.frames.table import (
     names,
     tables,
 )
-from dltune.schemas.bench import Bench, Ratio
+from dltune.schemas.bench import Bench, Ratio, Tune
 from dltune.schemas.diagnosis import Diagnosis
 from dltune.schemas.gate import Baseline, Result
 from dltune.schemas.graph import Graph
 from dltune.schemas.io import Io
-from dltune.schemas.machine import Machine
+from dltune.schemas.machine import Machine, Roofs
+from dltune.schemas.plan import Threads
 from dltune.schemas.profile import Profile
-from dltune.schemas.roofs import Roofs
-from dltune.schemas.sections.settings import Choice, SettingsPlan
-from dltune.schemas.sections.threads import Threads
-from dltune.schemas.tune import Tune
+from dltune.schemas.settings import Choice, SettingsPlan
 
 
 class Numbered(msgspec.Struct):

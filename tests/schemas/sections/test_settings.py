@@ -7,13 +7,7 @@ import math
 import msgspec
 import pytest
 
-from dltune.schemas.sections.settings import (
-    Choice,
-    Effect,
-    Measured,
-    SettingsPlan,
-    faults,
-)
+from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, faults
 
 MEASURED = Measured(0.9, 0.8, 1.0, 0.95, 12)
 EFFECT = Effect((Choice("onednn", "on"),), (), "rounding", "helps", MEASURED, "")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.plan.settings.space import by_name
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts" / "bench"))
 import bench_search

@@ -12,16 +12,11 @@ import pytest
 from drawn import graphs
 from hypothesis import given
 
-from dltune.base import files
+from dltune.base.documents import decode
 from dltune.base.errors import UsageError
 from dltune.schemas import graph as documents
 from dltune.schemas import profile as profiles
-from dltune.schemas.graph import (
-    Node,
-    Op,
-    Tensor,
-    Way,
-)
+from dltune.schemas.graph import Node, Op, Tensor, Way
 from dltune.simulate.graph import documented, profiled
 from dltune.simulate.graph.step_graph import Kind, StepGraph
 from dltune.simulate.graph.traversal import cyclic
@@ -64,7 +59,7 @@ def arrays(made: StepGraph) -> dict[str, tuple[str, list[float]]]:
 
 def decoded(data: bytes) -> documents.Graph:
     kind, schema = documents.Graph, documents.SCHEMA
-    return files.decode(data, kind, schema, documents.check, "graph.json")
+    return decode(data, kind, schema, documents.check, "graph.json")
 
 
 @given(graphs())

@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.system.perf import syscall
-from dltune.system.perf.events import (
-    ALIASES,
-    CACHE,
-    HARDWARE,
-    SOFTWARE,
-    Event,
-    parse,
-)
-from dltune.system.perf.probe import available
+from dltune.system.perf import events
+from dltune.system.perf.access import available
+from dltune.system.perf.events import ALIASES, CACHE, HARDWARE, SOFTWARE, Event, parse
 
 DEVICES = "sys/bus/event_source/devices"
 
@@ -103,7 +96,7 @@ def test_what_is_counted_of_the_kernel():
     assert parse("cycles").exclude_kernel
     assert parse("LLC-loads").exclude_kernel
     assert parse("r3c").exclude_kernel
-    assert parse("minor-faults").exclude_kernel == (not syscall.may_count_kernel())
+    assert parse("minor-faults").exclude_kernel == (not events.may_count_kernel())
     assert not parse("context-switches").exclude_kernel
     assert not parse("cpu-migrations").exclude_kernel
     assert parse("task-clock").exclude_kernel

@@ -15,24 +15,17 @@ from hypothesis import strategies as st
 from known_work import open_events, sleep_off_the_cpu, thread_counts, touch, untouched
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.system.perf import group as group_module
-from dltune.system.perf import syscall
-from dltune.system.perf.events import Event, parse
-from dltune.system.perf.group import (
-    LARGEST,
-    Group,
-    Reading,
-    decode,
-    split,
-)
-from dltune.system.perf.probe import available
+from dltune.system.perf import counters as group_module
+from dltune.system.perf.access import available
+from dltune.system.perf.counters import LARGEST, Group, Reading, decode, split
+from dltune.system.perf.events import TYPE_RAW, TYPE_SOFTWARE, Event, may_count_kernel, parse
 
 PAGES = 500
 U64 = st.integers(0, 2**64 - 1)
 
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
 of_the_kernel = pytest.mark.skipif(
-    not syscall.may_count_kernel(), reason="what the kernel does cannot be counted"
+    not may_count_kernel(), reason="what the kernel does cannot be counted"
 )
 
 # reads on hand-built bytes
@@ -288,7 +281,7 @@ def test_a_thread_that_has_ended():
 def test_nothing_stays_open_when_an_event_is_refused():
     before = open_events()
     with pytest.raises(UsageError, match="nonsense cannot be counted"):
-        Group([parse("task-clock"), Event("nonsense", syscall.TYPE_SOFTWARE, 10**6)])
+        Group([parse("task-clock"), Event("nonsense", TYPE_SOFTWARE, 10**6)])
     Group([parse("task-clock")]).close()
     assert open_events() == before
 
@@ -312,7 +305,7 @@ def test_more_software_events_than_a_group_holds():
 @counting
 def test_an_event_that_cannot_be_counted_is_told():
     with pytest.raises(UsageError, match="nonsense cannot be counted"):
-        split([parse("task-clock"), Event("nonsense", syscall.TYPE_SOFTWARE, 10**6)])
+        split([parse("task-clock"), Event("nonsense", TYPE_SOFTWARE, 10**6)])
 
 
 @pytest.fixture
@@ -330,7 +323,7 @@ def counters(monkeypatch):
             return sum(not e.software and e.name not in fixed for e in events) <= general
 
         monkeypatch.setattr(group_module, "counts", counts)
-        monkeypatch.setattr(group_module, "check", lambda events: None)
+        monkeypatch.setattr(group_module, "check_group", lambda events: None)
         return asked
 
     return pretend
@@ -339,7 +332,7 @@ def counters(monkeypatch):
 @pytest.mark.parametrize(("general", "groups"), [(2, 13), (4, 7), (8, 4)])
 def test_events_are_spread_over_the_fewest_groups(counters, general, groups):
     counters(general)
-    raw = [Event(f"r{number:x}", syscall.TYPE_RAW, number) for number in range(26)]
+    raw = [Event(f"r{number:x}", TYPE_RAW, number) for number in range(26)]
     events = [parse("cycles"), *raw, parse("task-clock"), parse("instructions")]
     found = split(events)
     assert len(found) == groups
@@ -388,7 +381,7 @@ if not Path("/sys/kernel/tracing/events").is_dir() and (
 ):
     sys.exit(77)
 from dltune.system.perf.events import parse
-from dltune.system.perf.group import Group
+from dltune.system.perf.counters import Group
 with Group([parse("sched:sched_switch"), parse("context-switches")]) as group:
     group.enable()
     own = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

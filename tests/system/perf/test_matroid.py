@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.system.perf.matroid import partition
+from dltune.system.perf.counters import partition
 
 # each event with the counters that can count it
 EVENTS = st.lists(st.frozensets(st.integers(0, 3), min_size=1), max_size=6)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.system.perf import knl, presets, syscall
+from dltune.system.perf import events as syscall
+from dltune.system.perf import presets
+from dltune.system.perf.access import PerfEvents, Refused, available
 from dltune.system.perf.events import parse
-from dltune.system.perf.presets import PRESETS, choose
-from dltune.system.perf.probe import PerfEvents, Refused, available
+from dltune.system.perf.presets import KNL_EVENTS, PRESETS, choose
 
 NO_PMU = Refused("this machine has no performance monitoring unit", "get one")
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
@@ -29,8 +30,8 @@ def machine(monkeypatch):
                 if event.name in lacking or not (pmu or event.software):
                     raise UsageError(f"{event.name} cannot be counted: lacking", remedy="another")
 
-        monkeypatch.setattr(presets.probe, "available", lambda: PerfEvents(hardware, None, 2))
-        monkeypatch.setattr(presets, "check", check)
+        monkeypatch.setattr(presets.access, "available", lambda: PerfEvents(hardware, None, 2))
+        monkeypatch.setattr(presets, "check_group", check)
         monkeypatch.setattr(syscall, "may_count_kernel", lambda: kernel)
 
     return pretend
@@ -170,7 +171,7 @@ def test_knights_landing(machine, tree, model):
     machine()
     phi(tree, model)
     events, _ = choose("knl", tree.root)
-    assert events == knl.EVENTS
+    assert events == KNL_EVENTS
     # its loads have no generic event
     paper, _ = choose("paper", tree.root)
     loads = next(event for event in paper if event.name == "L1-dcache-loads")
@@ -186,15 +187,15 @@ def test_knl_is_for_knights_landing_alone(machine, tree):
 
 
 def test_knl_s_events_are_those_of_intel_s_list():
-    codes = {event.name: event.config for event in knl.EVENTS}
-    assert len(codes) == len(knl.EVENTS) == len(set(codes.values()))
+    codes = {event.name: event.config for event in KNL_EVENTS}
+    assert len(codes) == len(KNL_EVENTS) == len(set(codes.values()))
     assert codes["L2_REQUESTS.MISS"] == 0x412E
     assert codes["L2_REQUESTS.REFERENCE"] == 0x4F2E
     assert codes["MEM_UOPS_RETIRED.L1_MISS_LOADS"] == 0x0104
     assert codes["NO_ALLOC_CYCLES.NOT_DELIVERED"] == 0x90CA
     assert codes["PAGE_WALKS.WALKS"] == 0x40305
     assert codes["INST_RETIRED.ANY"] == parse("rc0").config
-    assert all(event.exclude_kernel and event.type == syscall.TYPE_RAW for event in knl.EVENTS)
+    assert all(event.exclude_kernel and event.type == syscall.TYPE_RAW for event in KNL_EVENTS)
 
 
 @given(st.text("/,:=ru 01acypset-", max_size=25))

@@ -10,9 +10,8 @@ import sys
 
 import pytest
 
-from dltune.system.perf import opening, syscall
-from dltune.system.perf.events import parse
-from dltune.system.perf.probe import (
+from dltune.system.perf import access, events
+from dltune.system.perf.access import (
     CPU_LEVEL,
     KERNEL_LEVEL,
     USER_LEVEL,
@@ -21,6 +20,7 @@ from dltune.system.perf.probe import (
     paranoid_level,
     refusal,
 )
+from dltune.system.perf.events import parse
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,8 @@ def level(monkeypatch):
 
     def pretend(paranoid: int, *, pmu: bool) -> None:
         hardware = None if pmu else Refused("no PMU", "get one")
-        monkeypatch.setattr(opening.probe, "paranoid_level", lambda: paranoid)
-        monkeypatch.setattr(
-            opening.probe, "available", lambda: PerfEvents(hardware, None, paranoid)
-        )
+        monkeypatch.setattr(access, "paranoid_level", lambda: paranoid)
+        monkeypatch.setattr(access, "available", lambda: PerfEvents(hardware, None, paranoid))
 
     return pretend
 
@@ -123,7 +121,7 @@ def level(monkeypatch):
 )
 def test_each_event_s_refusal(level, name, code, place, pmu, message, remedy):
     level(2, pmu=pmu)
-    error = opening.refused(parse(name), code, **place)
+    error = access.refused(parse(name), code, **place)
     assert str(error).startswith(f"{parse(name).name} cannot be counted: ")
     assert message in str(error)
     assert remedy in error.remedy
@@ -134,10 +132,10 @@ def test_each_event_s_refusal(level, name, code, place, pmu, message, remedy):
 ASK = """
 import json, os, sys
 from dltune.base.errors import UsageError
-from dltune.system.perf import group, presets, probe, events, syscall
+from dltune.system.perf import access, counters, events, presets
 import difflib, resource  # an ordinary user may not be able to read this Python's files
 {give_up}
-found = probe.available()
+found = access.available()
 told = {{"hardware": found.hardware and found.hardware.reason,
         "software": found.software and found.software.reason}}
 for asked in {asked}:
@@ -147,7 +145,7 @@ for asked in {asked}:
     except UsageError as error:
         told[asked] = [str(error), error.remedy]
 try:
-    group.Group([events.parse("task-clock")], tid=os.getppid()).close()
+    counters.Group([events.parse("task-clock")], tid=os.getppid()).close()
 except UsageError as error:
     told["parent"] = [str(error), error.remedy]
 print(json.dumps(told))
@@ -160,7 +158,7 @@ FILTER = """
 import ctypes, errno, struct
 program = b"".join(struct.pack("=HBBI", *line) for line in [
     (0x20, 0, 0, 0),                                                    # load the call's number
-    (0x15, 0, 1, syscall.NUMBERS[os.uname().machine]),                  # is it perf_event_open?
+    (0x15, 0, 1, events.NUMBERS[os.uname().machine]),                  # is it perf_event_open?
     (0x06, 0, 0, 0x00050000 | errno.{code}),                            # then refuse
     (0x06, 0, 0, 0x7FFF0000),                                           # else allow
 ])
@@ -209,7 +207,7 @@ def test_another_user_s_thread():
     assert "as that user" in remedy
 
 
-@pytest.mark.skipif(os.uname().machine not in syscall.NUMBERS, reason="unknown architecture")
+@pytest.mark.skipif(os.uname().machine not in events.NUMBERS, reason="unknown architecture")
 @pytest.mark.parametrize(("code", "verb"), [("EPERM", "blocks"), ("ENOSYS", "hides")])
 def test_a_container_s_filter(code, verb):
     told = ask(FILTER.format(code=code), "auto", "paper", "task-clock")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from known_work import open_events, touch, untouched
 
 from dltune.base.errors import DltuneError, UsageError
+from dltune.system.perf.access import available
 from dltune.system.perf.events import parse
-from dltune.system.perf.probe import available
 from dltune.system.perf.ring import (
     LOST,
     LOST_SAMPLES,

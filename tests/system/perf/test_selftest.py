@@ -5,12 +5,11 @@ import ctypes
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.system.checks import events as checks
-from dltune.system.perf import rdpmc, selftest
+from dltune.system.checks import hardware
+from dltune.system.perf import counters
+from dltune.system.perf.access import Refused, available
+from dltune.system.perf.counters import Group, load_binding
 from dltune.system.perf.events import parse
-from dltune.system.perf.group import Group
-from dltune.system.perf.perf_binding import load
-from dltune.system.perf.probe import Refused, available
 
 counting = pytest.mark.skipif(available().software is not None, reason="nothing can be counted")
 with_pmu = pytest.mark.skipif(available().hardware is not None, reason="there is no PMU")
@@ -21,7 +20,7 @@ INDEX, CAPABILITIES, USER_RDPMC = 12, 40, 1 << 2
 
 @counting
 def test_what_is_counted_here_is_right():
-    instructions, faults, clock = selftest.run()
+    instructions, faults, clock = counters.self_test()
     assert faults.right, faults.sentence
     assert "4,096 page faults" in faults.sentence
     assert clock.right, clock.sentence
@@ -33,11 +32,11 @@ def test_what_is_counted_here_is_right():
 
 
 def test_a_counter_that_counts_wrong_is_missing_and_fails_the_doctor():
-    wrong = checks.counted(selftest.Outcome("a loop", False, "counted 5 of 7"))
+    wrong = hardware.counted(counters.Outcome("a loop", False, "counted 5 of 7"))
     assert (wrong.state, wrong.required, wrong.found) == ("missing", True, "counted 5 of 7")
     assert wrong.remedy
-    assert checks.counted(selftest.Outcome("a loop", True, "7 of 7")).state == "ok"
-    untried = checks.counted(selftest.Outcome("a loop", None, "there is no PMU"))
+    assert hardware.counted(counters.Outcome("a loop", True, "7 of 7")).state == "ok"
+    untried = hardware.counted(counters.Outcome("a loop", None, "there is no PMU"))
     assert (untried.state, untried.required) == ("limited", False)
     assert untried.found == "not tested: there is no PMU"
 
@@ -56,10 +55,10 @@ def test_within_a_hundredth(monkeypatch, counted, right):
             reading = super().read()
             return type(reading)(1.0, 1.0, (counted,))
 
-    monkeypatch.setattr(selftest, "TURNS", 50_000)
-    monkeypatch.setattr(selftest, "Group", Pretended)
-    monkeypatch.setattr(selftest.probe, "available", lambda: selftest_pmu)
-    instructions = selftest.run()[0]
+    monkeypatch.setattr(counters, "TURNS", 50_000)
+    monkeypatch.setattr(counters, "Group", Pretended)
+    monkeypatch.setattr(counters.access, "available", lambda: selftest_pmu)
+    instructions = counters.self_test()[0]
     assert instructions.right is right, instructions.sentence
     assert "of 100,000 instructions" in instructions.sentence
 
@@ -72,13 +71,13 @@ def test_a_seccomp_filter_is_told_and_not_taken_for_a_wrong_count(monkeypatch):
     def refuse(*arguments, **named):
         raise UsageError("task-clock cannot be counted: a filter bars it")
 
-    monkeypatch.setattr(selftest, "Group", refuse)
+    monkeypatch.setattr(counters, "Group", refuse)
     monkeypatch.setattr(
-        selftest.probe,
+        counters.access,
         "available",
         lambda: type(selftest_pmu)(Refused("a filter", "none"), Refused("a filter", "none"), 2),
     )
-    assert [outcome.right for outcome in selftest.run()] == [None] * 3
+    assert [outcome.right for outcome in counters.self_test()] == [None] * 3
 
 
 # reading in user space
@@ -87,14 +86,14 @@ def test_a_seccomp_filter_is_told_and_not_taken_for_a_wrong_count(monkeypatch):
 @counting
 def test_software_events_are_never_read_in_user_space():
     with pytest.raises(UsageError, match="task-clock cannot be read in user space"):
-        rdpmc.UserCounter(parse("task-clock"))
+        counters.UserCounter(parse("task-clock"))
 
 
 def test_the_page_tells_whether_and_when():
     """On hand-built pages: not allowed, and allowed but without a counter at the moment."""
     page = (ctypes.c_char * PAGE)()
     value = ctypes.c_uint64()
-    read = load().dltune_rdpmc
+    read = load_binding().dltune_rdpmc
     assert read(ctypes.addressof(page), ctypes.addressof(value)) == 1
     page[CAPABILITIES] = USER_RDPMC
     page[INDEX] = 0
@@ -104,11 +103,11 @@ def test_the_page_tells_whether_and_when():
 @with_pmu
 def test_a_read_in_user_space_agrees_with_the_kernel_s():
     try:
-        counter = rdpmc.UserCounter(parse("instructions"))
+        counter = counters.UserCounter(parse("instructions"))
     except UsageError as error:
         pytest.skip(str(error))
     with counter:
         before = counter.read()
-        load().dltune_loop(1_000_000)
+        load_binding().dltune_loop(1_000_000)
         counted = counter.read() - before
     assert counted == pytest.approx(2_000_000, rel=0.01)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.system.perf.switches import Switches
+from dltune.system.perf.ring import Switches
 
 SOURCE = r"""
 #include <time.h>
@@ -62,7 +62,7 @@ def test_sleeps_tell_how_long_they_were_to_be(sleeper):
 
 def test_what_is_not_recorded_is_counted(sleeper, monkeypatch):
     """A ring that is too small for what nobody takes."""
-    monkeypatch.setattr("dltune.system.perf.switches._PAGES", 2)
+    monkeypatch.setattr("dltune.system.perf.ring._PAGES", 2)
     try:
         switches = Switches(sleeper.pid)
     except UsageError as error:

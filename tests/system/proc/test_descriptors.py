@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dltune.system.proc.descriptors import plain_files, position, target
+from dltune.system.proc.process import plain_files, position, target
 
 
 def test_plain_files_that_are_read(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.system.proc import maps
-from dltune.system.proc.maps import Mapping, mappings
+from dltune.system.proc import process
+from dltune.system.proc.process import Mapping, mappings
 
 PAGE = mmap.PAGESIZE
 
@@ -51,7 +51,7 @@ OTHERS = (
 @given(st.lists(lines), st.booleans())
 def test_what_the_kernel_writes_is_read_back(written: list[Mapping], deleted: bool) -> None:
     data = OTHERS + b"".join(line(mapping, deleted) + OTHERS for mapping in written)
-    assert maps.parse(data) == written
+    assert process.parse_mappings(data) == written
 
 
 def test_a_mapped_file(tmp_path):
@@ -82,8 +82,10 @@ def test_pages_that_were_touched_and_what_the_kernel_was_advised(tmp_path):
         mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     (place,) = [one for one in mappings(os.getpid()) if one.path == str(path)]
 
-    def resident() -> maps.Resident:
-        (found,) = [one for one in maps.resident(os.getpid()) if one.start == place.start]
+    def resident() -> process.Resident:
+        (found,) = [
+            one for one in process.resident_mappings(os.getpid()) if one.start == place.start
+        ]
         return found
 
     assert resident() == (place.start, 0, 0, "normal")
@@ -104,4 +106,4 @@ def test_what_has_ended_has_none():
     with pytest.raises(OSError, match=str(gone.pid)):
         mappings(gone.pid)
     with pytest.raises(OSError, match=str(gone.pid)):
-        maps.resident(gone.pid)
+        process.resident_mappings(gone.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dltune.system.proc.mounts import Mount, mounts
+from dltune.system.kernel_files import Mount, mounts
 
 
 def test_spaces_and_empty_sources(tmp_path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.system.proc import pace
-from dltune.system.proc.pace import Pace, keep_looking
+from dltune.system.proc import stat
+from dltune.system.proc.stat import Pace, keep_looking
 
 LEAST, SHARE = 0.02, 0.002
 
@@ -35,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(pace, "time", made)
+    monkeypatch.setattr(stat, "time", made)
     return made
 
 
@@ -61,25 +61,25 @@ def test_looking_takes_no_more_than_its_share_of_a_cpu(
 
 def test_one_dear_look_makes_the_next_ones_wait_but_not_for_long(clock: Clock) -> None:
     looking = Pace(LEAST, SHARE, clock.look)
-    assert looked(clock, looking, 1.0) <= 1.17 * pace.LONGEST
+    assert looked(clock, looking, 1.0) <= 1.17 * stat.LONGEST
     waits = [looked(clock, looking, 1e-5) for _ in range(60)]
-    assert waits[0] > 0.83 * pace.LONGEST
+    assert waits[0] > 0.83 * stat.LONGEST
     assert waits[-1] <= 1.17 * LEAST
 
 
 def test_first_waits_are_short_and_so_are_those_after_something_new(clock: Clock) -> None:
     looking = Pace(2.0, SHARE, clock.look)
     waits = [looked(clock, looking, 1e-5) for _ in range(20)]
-    assert waits[0] <= 1.17 * pace.FIRST
+    assert waits[0] <= 1.17 * stat.FIRST
     assert waits[-1] >= 0.83 * 2.0
     looking.soon()
-    assert looking.due - clock.wall == pytest.approx(pace.FIRST)
-    assert looked(clock, looking, 1e-5) <= 1.17 * pace.FIRST
+    assert looking.due - clock.wall == pytest.approx(stat.FIRST)
+    assert looked(clock, looking, 1e-5) <= 1.17 * stat.FIRST
 
 
 def test_a_kind_of_look_may_know_better_when_it_is_due(clock: Clock) -> None:
     looking = Pace(2.0, SHARE, clock.look, lambda paced: paced + 7)
-    assert 7 < looked(clock, looking, 1e-5) <= 7 + 1.17 * pace.FIRST
+    assert 7 < looked(clock, looking, 1e-5) <= 7 + 1.17 * stat.FIRST
 
 
 def test_looks_are_taken_when_they_are_due_until_the_end(clock: Clock) -> None:
@@ -96,7 +96,7 @@ def test_looks_are_taken_when_they_are_due_until_the_end(clock: Clock) -> None:
     assert 60 / 0.05 / 1.17 <= often.looks <= 60 / 0.05 / 0.83
     assert 60 / 1.17 <= seldom.looks <= 60 / 0.83 + 10
     assert max(rests) <= 0.2
-    assert min(rests) >= pace.SHORTEST
+    assert min(rests) >= stat.SHORTEST
     assert 55 <= len(told) <= 60
 
 

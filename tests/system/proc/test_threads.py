@@ -10,12 +10,7 @@ import threading
 
 from known_work import sleep_off_the_cpu
 
-from dltune.system.proc.threads import (
-    counts,
-    name,
-    switches,
-    threads,
-)
+from dltune.system.proc.stat import counts, switches, thread_name, threads
 
 THREADS = """
 import sys, threading
@@ -38,7 +33,7 @@ def test_those_of_a_process_that_has_some(started):
     job.wait()
     assert not threads(job.pid)
     assert not any(counts(job.pid, tid) or switches(job.pid, tid) for tid in found)
-    assert name(job.pid, job.pid) is None
+    assert thread_name(job.pid, job.pid) is None
 
 
 def test_those_that_began_after_one_that_ends_meanwhile():
@@ -118,7 +113,7 @@ def test_the_name_of_a_thread():
     ) as job:
         assert job.stdout is not None
         job.stdout.readline()
-        assert name(job.pid, job.pid) == "a) name"
+        assert thread_name(job.pid, job.pid) == "a) name"
         found = counts(job.pid, job.pid)
         assert found is not None
         assert found.stat.name == "a) name"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.system.proc import tree as processes
-from dltune.system.proc.tree import Tree, descendants, session
+from dltune.system.proc import stat
+from dltune.system.proc.stat import Tree, descendants, session
 
 PARENT = """
 import subprocess, sys
@@ -83,7 +83,7 @@ def test_processes_that_end_while_they_are_read():
     watched = Tree(churn.pid)
     looks = 0
     while churn.poll() is None:
-        assert os.getpid() in processes.processes()
+        assert os.getpid() in stat.processes()
         members = watched.refresh()
         assert members in ([], [churn.pid]) or members[0] == churn.pid
         assert churn.pid in descendants(churn.pid)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.system.roofs.fingerprint import fingerprint, unknown
+from dltune.system.roofs.measure import fingerprint, unknown
 from dltune.system.topology import local
 
 CPU = "model name\t: A CPU\nmicrocode\t: 0x1\nflags\t\t: sse2 avx"

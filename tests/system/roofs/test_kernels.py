@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dltune.system.roofs.kernels import KERNELS, streams, usable
+from dltune.system.roofs.measure import KERNELS, streams, usable
 
 OLD = {"sse2"}
 HASWELL = {"sse2", "avx", "avx2", "fma"}

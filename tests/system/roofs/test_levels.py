@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dltune.system.roofs.levels import levels, room
+from dltune.system.roofs.measure import levels, room
 from dltune.system.topology import local
 
 KIB, MIB = 2**10, 2**20

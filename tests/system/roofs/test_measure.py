@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.schemas.roofs import check
+from dltune.schemas.machine import check_roofs
 from dltune.system import topology
-from dltune.system.roofs import kept, measure, roofs_binding
-from dltune.system.roofs.kernels import KERNELS
-from dltune.system.roofs.measure import LEAST_TURNS, Case
+from dltune.system.roofs import measure, roofs_binding
+from dltune.system.roofs import measure as kept
+from dltune.system.roofs.measure import KERNELS, LEAST_TURNS, Case
 from dltune.system.roofs.roofs_binding import Memory, Refused, peak
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there are no kernels")
@@ -94,7 +94,7 @@ def test_this_machine_is_measured_once_and_kept(tmp_path, monkeypatch):
     assert kept.kept(machine) is None
     told = []
     found = kept.roofs_of(machine, lambda: told.append("measured"))
-    assert check(found) == []
+    assert check_roofs(found) == []
     assert found.cores == len(machine.cores)
     assert None not in (found.peak("float32"), found.peak("float64"), found.bandwidth("memory"))
     assert kept.roofs_of(machine, lambda: told.append("again")) == found

@@ -2,13 +2,8 @@ from __future__ import annotations
 
 from roofed import roofs
 
-from dltune.schemas.roofs import Peak
-from dltune.system.roofs.tables import (
-    arithmetic,
-    remarks,
-    tables,
-    unsettled,
-)
+from dltune.schemas.machine import Peak
+from dltune.system.roofs.measure import arithmetic, remarks, roof_tables, unsettled
 
 
 def test_ports_width_and_frequency_stand_beside_what_was_measured():
@@ -17,7 +12,7 @@ def test_ports_width_and_frequency_stand_beside_what_was_measured():
 
 
 def test_a_row_for_each_case_with_one_core_and_all():
-    peaks, bandwidths = tables(roofs())
+    peaks, bandwidths = roof_tables(roofs())
     assert [column.head for column in peaks.columns][2:4] == ["1 core", "2 cores"]
     row = next(row for row in peaks.rows if row[:2] == ("float64", "AVX-512"))
     assert row[2:4] == ("128.0", "256.0")
@@ -30,7 +25,7 @@ def test_one_core_has_no_second_figure():
         peaks=tuple(p for p in roofs().peaks if p.cores == 1),
         bandwidths=tuple(b for b in roofs().bandwidths if b.cores == 1),
     )
-    peaks, bandwidths = tables(alone)
+    peaks, bandwidths = roof_tables(alone)
     assert all(row[3] == "" for row in (*peaks.rows, *bandwidths.rows))
 
 

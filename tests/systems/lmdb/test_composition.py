@@ -13,7 +13,7 @@ import synthetic
 from dltune.base.errors import UsageError
 from dltune.plan.plan import bare
 from dltune.plan.run.composition import Composition
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.systems.lmdb.reader.planned import VARIABLE
 from dltune.systems.lmdb.section import FilePlan, IoPlan
 

@@ -7,8 +7,7 @@ import pytest
 from memory_steps import profile
 
 from dltune.base.errors import UsageError
-from dltune.schemas import compiled as documents
-from dltune.schemas.compiled import Compiled, Graph, Rung
+from dltune.schemas.pytorch_step import Compiled, Graph, Rung, compiled_faults
 from dltune.systems.memory.compiled import decide
 from dltune.systems.memory.section import Memory, faults
 
@@ -29,7 +28,7 @@ STEP = Compiled((FIRST,), live=10, forward=15 + 60 + 8, between=15 + 60, backwar
 def decided(
     budget: int | None = None, slowdown: float | None = None, step: Compiled = STEP
 ) -> Memory:
-    assert list(documents.faults(step)) == []
+    assert list(compiled_faults(step)) == []
     section = decide(profile([]), step, budget, slowdown)
     assert list(faults(section)) == []
     return section

@@ -10,9 +10,9 @@ import synthetic
 from told import PYTHON_TOLD, plugin
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
 from dltune.systems.memory.enforce import (
@@ -36,17 +36,17 @@ def enforced(*, partial: bool = False, section: Memory = SECTION) -> EnforcedMem
     return EnforcedMemory(section, run)
 
 
-def graph(*names: str, signature: str = "step") -> messages.Graph:
-    nodes = [messages.Node(name, "Relu", [], [], False) for name in names]
-    return messages.Graph(0, signature, "", "/device:CPU:0", False, nodes)
+def graph(*names: str, signature: str = "step") -> protocol.Graph:
+    nodes = [protocol.Node(name, "Relu", [], [], False) for name in names]
+    return protocol.Graph(0, signature, "", "/device:CPU:0", False, nodes)
 
 
-def step(peak: int, *levels: int) -> messages.Execution:
+def step(peak: int, *levels: int) -> protocol.Execution:
     events = [(node, 0, 0, 0, node, node + 1, "1") for node in range(len(levels))]
-    return messages.Execution(0, 0, 1, 0, 0, 0, peak, events, levels=list(levels))
+    return protocol.Execution(0, 0, 1, 0, 0, 0, peak, events, levels=list(levels))
 
 
-def hear(section: EnforcedMemory, *told: messages.Message) -> None:
+def hear(section: EnforcedMemory, *told: protocol.Message) -> None:
     process = SimpleNamespace(pid=1, hello=plugin(1))
     section.greet(process)  # type: ignore[arg-type]
     for message in told:
@@ -129,7 +129,7 @@ def test_a_budget_that_was_exceeded_is_told_with_the_op():
 
 def test_a_graph_that_was_not_rewritten_is_told_with_the_reason():
     """The plugin says why; with --partial the job goes on as it is."""
-    complaint = messages.Complaint("the graph step has no node b, which the plan orders")
+    complaint = protocol.Complaint("the graph step has no node b, which the plan orders")
     for partial in (False, True):
         section = enforced(partial=partial)
         hear(section, graph("a"), complaint, step(9 * MIB))
@@ -143,7 +143,7 @@ def test_a_graph_that_was_not_rewritten_is_told_with_the_reason():
 def test_an_order_that_was_not_taken_is_refused_too():
     """It has nothing to run again, by which it could be missed. A job that failed has its say."""
     order = msgspec.structs.replace(SECTION, order=(1, 0))
-    complaint = messages.Complaint("in the graph step b waits for a\\b, which the plan runs later")
+    complaint = protocol.Complaint("in the graph step b waits for a\\b, which the plan runs later")
     section = enforced(section=order)
     hear(section, graph("a\\b", "b"), complaint)
     with pytest.raises(UsageError, match="which the plan runs later"):
@@ -165,7 +165,7 @@ def test_why_a_job_was_not_reached_at_all_is_told():
     with pytest.raises(DltuneError, match="could not attach to the job") as caught:
         section.ended(7)
     assert caught.value.exit_code == 7
-    failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
+    failed = Event(None, protocol.Failed(1, "2.21.0", "no compiler"))
     section.hear(None, PYTHON_TOLD)  # type: ignore[arg-type]
     with pytest.raises(DltuneError, match="no compiler"):
         section.hear(None, failed)  # type: ignore[arg-type]

@@ -15,9 +15,9 @@ from memory_steps import profile
 from torch_steps import COMPILED, compiled, ran, recorded
 from torches import computes, needs_torch
 
-from dltune.job import messages
-from dltune.schemas.calls import Calls
+from dltune.job import protocol
 from dltune.schemas.profile import Framework, Profile
+from dltune.schemas.pytorch_step import Calls
 from dltune.systems.memory.compiled import decide as decide_compiled
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.enforce_calls import RELIEF
@@ -34,11 +34,11 @@ def profiled(calls: Calls | None) -> Profile:
 
 def under(
     folder: Path, section: Memory, *arguments: object
-) -> tuple[dict[str, Any], messages.GivenUp]:
+) -> tuple[dict[str, Any], protocol.GivenUp]:
     groups = [{"calls": one.calls, "reads": one.reads} for one in section.given_up]
     orders = {"forward": section.calls, "groups": groups}
     computed, heard = ran(folder, RELIEF.under(orders), *arguments)
-    (*_, last) = [one for one in heard if isinstance(one, messages.GivenUp)]
+    (*_, last) = [one for one in heard if isinstance(one, protocol.GivenUp)]
     return computed, last
 
 
@@ -71,7 +71,7 @@ def test_a_long_chain_is_computed_again_for_its_end(tmp_path):
     computed, heard = ran(
         tmp_path, RELIEF.under({"forward": forward, "groups": groups}), script=script
     )
-    (*_, last) = [one for one in heard if isinstance(one, messages.GivenUp)]
+    (*_, last) = [one for one in heard if isinstance(one, protocol.GivenUp)]
     assert computed == plain
     assert (last.groups, last.left) == (400, "")
 
@@ -161,7 +161,7 @@ def test_what_is_compiled_keeps_less_and_draws_no_number_again(alone, tmp_path):
         section = decide_compiled(profiled(None), told.step, None, slowdown)
         assert section.compiled is not None
         computed, heard = ran(tmp_path, RELIEF.under({"budget": section.compiled}), *COMPILED)
-        (*_, came) = [one for one in heard if isinstance(one, messages.GivenUp)]
+        (*_, came) = [one for one in heard if isinstance(one, protocol.GivenUp)]
         assert computed == alone(*COMPILED)
         assert (came.groups, came.left, came.steps) == (1, "", 5)
         assert came.peak == pytest.approx(section.live + section.peak, rel=precision)
@@ -171,6 +171,6 @@ def test_what_is_compiled_keeps_less_and_draws_no_number_again(alone, tmp_path):
 
 def test_a_compilers_budget_where_nothing_is_compiled(plain, tmp_path):
     computed, heard = ran(tmp_path, RELIEF.under({"budget": 0.5}))
-    (*_, came) = [one for one in heard if isinstance(one, messages.GivenUp)]
+    (*_, came) = [one for one in heard if isinstance(one, protocol.GivenUp)]
     assert computed == plain
     assert (came.groups, came.left) == (0, "the script compiles no graph that computes gradients")

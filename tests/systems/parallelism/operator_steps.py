@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dltune.schemas.opkey import SIZES
+from dltune.schemas.graph import SIZES
 from dltune.schemas.profile import (
     Node,
     Op,

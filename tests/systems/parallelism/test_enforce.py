@@ -7,7 +7,7 @@ from pathlib import Path
 import parallel_plans
 import synthetic
 
-from dltune.job import messages, ranks
+from dltune.job import protocol, ranks
 from dltune.plan.plan import bare
 from dltune.plan.run.composition import Composition
 
@@ -20,11 +20,11 @@ def composed(**environment: str) -> Composition:
     return Composition(plan, HERE, command, environment, partial=False, say=lambda _: None)
 
 
-def python(**environment: str) -> messages.Python:
-    return messages.Python(7, ["python"], "3.11", environment)
+def python(**environment: str) -> protocol.Python:
+    return protocol.Python(7, ["python"], "3.11", environment)
 
 
-def rank(number: int) -> messages.Python:
+def rank(number: int) -> protocol.Python:
     own = {ranks.RANK: str(number), ranks.LOCAL_RANK: str(number)}
     return python(**own, **dict.fromkeys((ranks.RANKS, ranks.LOCAL_RANKS), "2"))
 

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from operator_steps import perceptron
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
 from dltune.systems.parallelism import given
@@ -61,7 +61,7 @@ def test_published_networks_whatever_the_case() -> None:
     assert (found.name, found.batch) == ("Inception-v3", 64)
     assert found.costs(divided.cluster()) is roofline
     assert given.network("NMT", 8).batch == 8
-    assert given.digests(found, divided.cluster())[0] == files.digest(found.graph)
+    assert given.digests(found, divided.cluster())[0] == documents.digest(found.graph)
 
 
 @pytest.mark.parametrize("name", ["p100:4", "P100:4", "k80:8"])

@@ -7,7 +7,7 @@ import itertools
 import divided
 import msgspec
 
-from dltune.base.tables import Key, Table, Tiles
+from dltune.base.formatting import Key, Table, Tiles
 from dltune.systems.parallelism import pictures, show
 from dltune.systems.parallelism.planner import PLANNER
 from dltune.systems.parallelism.schemas.strategy import Divided, Parallelism, Times

@@ -10,7 +10,7 @@ import jaxes
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import DltuneError, UsageError
 from dltune.system import topology as machine
 from dltune.systems.parallelism import times
@@ -121,7 +121,7 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None
     assert first.devices == 2
     assert all(one.forward > 0 for one in first.parts)
     again = times.measured(path, small, cluster, ways, 600.0, said.append)
-    assert files.digest(again) == files.digest(first)
+    assert documents.digest(again) == documents.digest(first)
     assert sum(one.startswith("timing ") for one in said) == 2
     with pytest.raises(UsageError, match="lacks"):
         times.read(path, given, cluster, ways)

@@ -9,7 +9,7 @@ from two_ranks import Controller
 
 from dltune.plan import plan as plans
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Threads
+from dltune.schemas.plan import Threads
 from dltune.systems.ranks.allreduce.section import AllreducePlan
 
 

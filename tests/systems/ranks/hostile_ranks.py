@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from results import EVIL
 
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.schemas.horovod import (
     SCHEMA,
     Cycles,

@@ -12,7 +12,7 @@ from dltune.plan.settings.applied import Applied, applied, means_of, set_by_user
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine
-from dltune.schemas.sections.settings import Choice, SettingsPlan
+from dltune.schemas.settings import Choice, SettingsPlan
 
 PLAIN = Machine(SCHEMA, "plain", tuple(Core((i,), 0, 0, 0) for i in range(4)))
 SOCKETS = Machine(SCHEMA, "two", tuple(Core((i,), i // 4, i // 4, i // 4) for i in range(8)))

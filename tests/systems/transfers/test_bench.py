@@ -16,12 +16,11 @@ from dltune.bench.contest import Contest
 from dltune.bench.document import chosen
 from dltune.bench.runner import Runner
 from dltune.bench.settings import settings, usual
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.plan.plan import bare, with_sections
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.schemas.plan import Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
 MACHINE = synthetic.machine(2)
@@ -29,24 +28,24 @@ SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))
 PLAN = with_sections(plan(), transfers=Transfers("tac", (Receiver(WORKER, "step", SENT),)))
 
 
-def graph(kind: str, *tensors: str) -> messages.Graph:
+def graph(kind: str, *tensors: str) -> protocol.Graph:
     """An op reads what comes."""
     nodes = [
-        messages.Node(name, kind, [], [], True, [],
-                      messages.Partner(f"edge_3_{name}", device(SERVER), device(WORKER)))
+        protocol.Node(name, kind, [], [], True, [],
+                      protocol.Partner(f"edge_3_{name}", device(SERVER), device(WORKER)))
         for name in tensors
     ]  # fmt: skip
-    nodes.append(messages.Node("op", "MatMul", list(range(len(nodes))), [], False))
-    return messages.Graph(0, "step", "step", "CPU:0", False, nodes)
+    nodes.append(protocol.Node("op", "MatMul", list(range(len(nodes))), [], False))
+    return protocol.Graph(0, "step", "step", "CPU:0", False, nodes)
 
 
 class Worker(PretendedJob):
     """Two tensors come in 3 ms; an op of 1 ms begins later by as many as the step's place in its
     turn."""
 
-    def _tell(self, message: messages.Message) -> None:
+    def _tell(self, message: protocol.Message) -> None:
         made = graph("_Recv", "a", "b")
-        super()._tell(made if isinstance(message, messages.Graph) else message)
+        super()._tell(made if isinstance(message, protocol.Graph) else message)
 
     def _execute(self, place: int) -> None:
         super()._execute(place)
@@ -86,7 +85,7 @@ def test_the_order_is_in_force_under_the_plan_alone(clock: Clock) -> None:
 
 def test_another_cluster_is_refused_under_the_plan() -> None:
     told = json.dumps({"cluster": {"worker": ["a:1"], "ps": ["b:1", "c:1"]}})
-    python = messages.Python(1, ["python"], "3.11.0", {"TF_CONFIG": told})
+    python = protocol.Python(1, ["python"], "3.11.0", {"TF_CONFIG": told})
     Runner(setting("plan"), MACHINE, PLAN).answer(python)
     Runner(setting("as-found"), MACHINE, PLAN).answer(python)
     told = json.dumps({"cluster": {"worker": ["a:1"], "chief": ["b:1"]}})
@@ -97,7 +96,7 @@ def test_another_cluster_is_refused_under_the_plan() -> None:
 
 
 def test_tensors_that_nobody_sends_are_told() -> None:
-    def faults(name: str, *graphs: messages.Graph) -> list[str]:
+    def faults(name: str, *graphs: protocol.Graph) -> list[str]:
         runner = Runner(setting(name), MACHINE, PLAN)
         record = runner.sightings.records[1] = Record(plugin())
         for number, one in enumerate(graphs):

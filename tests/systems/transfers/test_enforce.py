@@ -14,9 +14,9 @@ from served import SERVER, WORKER, device
 from told import MS, PYTHON_TOLD, plugin
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
 from dltune.systems.transfers.cluster import require_planned, tasks
@@ -37,26 +37,26 @@ def enforced(section: Transfers, *, partial: bool = False) -> EnforcedTransfers:
 
 def graph(
     here: str, kind: str, tensors: Iterable[str], signature: str = "step", receiver: str = WORKER
-) -> messages.Graph:
+) -> protocol.Graph:
     """`kind`: _Send or _Recv. An op reads what comes."""
     nodes = [
-        messages.Node(
+        protocol.Node(
             name, kind, [], [], True, [],
-            messages.Partner(f"edge_3_{name}", device(SERVER), device(receiver)),
+            protocol.Partner(f"edge_3_{name}", device(SERVER), device(receiver)),
         )
         for name in tensors
     ]  # fmt: skip
-    nodes.append(messages.Node("op", "MatMul", list(range(len(nodes))), [], False))
-    return messages.Graph(0, signature, "", device(here), False, nodes)
+    nodes.append(protocol.Node("op", "MatMul", list(range(len(nodes))), [], False))
+    return protocol.Graph(0, signature, "", device(here), False, nodes)
 
 
-def step(start: int, *events: tuple[int, int, int, int]) -> messages.Execution:
+def step(start: int, *events: tuple[int, int, int, int]) -> protocol.Execution:
     """Events: node, threads, start and end, in milliseconds."""
     told = [(node, 0, n, 0, a * MS, b * MS, "1") for node, n, a, b in events]
-    return messages.Execution(0, 0, 2, start * MS, 0, 0, 0, told)
+    return protocol.Execution(0, 0, 2, start * MS, 0, 0, 0, told)
 
 
-def hear(section: EnforcedTransfers, pid: int, *told: messages.Message) -> None:
+def hear(section: EnforcedTransfers, pid: int, *told: protocol.Message) -> None:
     process = SimpleNamespace(pid=pid, hello=plugin(pid))
     section.greet(process)  # type: ignore[arg-type]
     for message in told:
@@ -120,7 +120,7 @@ def test_why_a_job_was_not_reached_at_all_is_told():
     with pytest.raises(DltuneError, match="could not attach to the job") as caught:
         section.ended(7)
     assert caught.value.exit_code == 7
-    failed = Event(None, messages.Failed(1, "2.21.0", "no compiler"))
+    failed = Event(None, protocol.Failed(1, "2.21.0", "no compiler"))
     section.hear(None, PYTHON_TOLD)  # type: ignore[arg-type]
     with pytest.raises(DltuneError, match="no compiler"):
         section.hear(None, failed)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_why_a_job_was_not_reached_at_all_is_told():
 
 def test_a_complaint_of_the_plugin_stands_in_the_outcome():
     section = enforced(Transfers("tac", (PLANNED,)))
-    complaint = messages.Complaint("that step went on without an order")
+    complaint = protocol.Complaint("that step went on without an order")
     hear(section, 1, graph(SERVER, "_Send", ["a"]), complaint, complaint)
     assert section.ended(0).sentences[1:] == ["that step went on without an order"]
 
@@ -207,7 +207,7 @@ def test_servers_send_side_by_side():
 
 
 def test_a_tensor_that_is_waited_for_besides_is_counted_once():
-    twice = messages.Graph(
+    twice = protocol.Graph(
         0, "step", "", device(WORKER), False, graph(WORKER, "_Recv", "aab").nodes
     )
     ran = step(0, (0, -1, 0, 2), (1, -1, 0, 2), (2, -1, 0, 3), (3, 0, 3, 5))
@@ -257,10 +257,10 @@ def test_a_cluster_that_is_not_told_of_is_not_looked_at():
 def test_another_cluster_is_refused_before_the_job_goes_on():
     ours = {"ps": ["a:1"], "worker": ["a:2"], "chief": ["a:3"]}
     section = enforced(Transfers("tac", (PLANNED,)))
-    python = messages.Python(1, ["python"], "3.11", _told({"cluster": ours}))
+    python = protocol.Python(1, ["python"], "3.11", _told({"cluster": ours}))
     assert section.answer(python) == {}
     other = _told({"cluster": {"ps": ["a:1"], "worker": ["a:2", "a:4"]}})
-    more = messages.Python(1, ["python"], "3.11", other)
+    more = protocol.Python(1, ["python"], "3.11", other)
     with pytest.raises(UsageError, match="it also has /job:worker/task:1") as caught:
         section.answer(more)
     assert "--workers N" in (caught.value.remedy or "")

@@ -11,7 +11,7 @@ import synthetic
 from click.testing import CliRunner
 from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.cli import cli
 from dltune.schemas.profile import Node, Partner, Tensor
@@ -113,7 +113,7 @@ def test_without_a_bandwidth_it_must_be_named():
 
 def test_the_command(tmp_path: Path):
     source = tmp_path / "profile.json"
-    with files.claim(source, overwrite=False) as file:
+    with documents.claim(source, overwrite=False) as file:
         file.write(profile(first_figure(), 1.0, 1.0))
     asked = ["plan", "transfers", str(source), "--simulate", "--overwrite"]
     told = CliRunner().invoke(cli, asked, catch_exceptions=False)

@@ -8,7 +8,7 @@ import pytest
 import slow_stores
 
 from dltune.schemas import io
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
 from dltune.watch.files.document import assemble
 from dltune.watch.files.watch import Watch
 

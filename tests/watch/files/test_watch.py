@@ -11,7 +11,7 @@ import pytest
 from watched_jobs import cold
 
 from dltune.schemas import io
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
 from dltune.watch.files.document import assemble
 from dltune.watch.files.faults import FaultWatch
 from dltune.watch.files.watch import (

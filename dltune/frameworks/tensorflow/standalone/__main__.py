@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from dltune.base.files import claim
+from dltune.base.documents import claim
 from dltune.profile.standalone import task as tasks
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from dltune.schemas.opkey import SIZES, Tensor
+from dltune.schemas.graph import SIZES, TensorType
 
 # TensorFlow hands out a slice of a tensor without a copy where it begins on this many bytes
 _ALIGNMENT = 64
@@ -29,7 +29,7 @@ class Views:
     def __init__(self) -> None:
         self._kept: dict[View, None] = {}
 
-    def place(self, tensor: Tensor, end: int) -> tuple[View, int]:
+    def place(self, tensor: TensorType, end: int) -> tuple[View, int]:
         """The input after `end` bytes of an op's inputs, and the bytes with it.
 
         Raises ValueError for a type that has no buffer.

@@ -13,8 +13,8 @@ from dltune.frameworks.tensorflow.standalone.buffers import View, Views
 from dltune.profile.standalone import sizes
 from dltune.profile.standalone.rewritten import Plain, plain
 from dltune.profile.standalone.task import Standalone, Task
-from dltune.schemas import opkey
-from dltune.schemas.opkey import OpKey
+from dltune.schemas import graph
+from dltune.schemas.graph import OpKey
 
 # inputs that hold a shape, an axis or a count: their values are made up, or the op is left out
 _VALUES = frozenset(
@@ -81,8 +81,8 @@ def build(task: Task) -> Made:
 
 
 def _prepared(wanted: Standalone, views: Views) -> _Op:
-    key = opkey.parse(wanted.key)
-    original = opkey.parse(wanted.original)
+    key = graph.parse_key(wanted.key)
+    original = graph.parse_key(wanted.original)
     if handles := [tensor.dtype for tensor in key.inputs if tensor.dtype in _HANDLES]:
         raise ValueError(f"dltune cannot make its input of type {handles[0]}")
     op = _Op(key, plain(key))

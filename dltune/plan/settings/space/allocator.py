@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dltune.base.errors import UsageError
 from dltune.plan.settings.setting import Circumstances, Means, Setting
-from dltune.system import allocators, pages
+from dltune.system import memory
 
 # bytes; larger than any tensor that comes and goes, and more than is ever free at a time. Of other
 # arenas than the first one glibc gives back whatever is free in whole, and none holds 64 MiB
@@ -52,14 +52,14 @@ def _values(here: Circumstances) -> tuple[str, ...]:
 
 def _why_not(value: str, here: Circumstances) -> str | None:
     """Why a value does nothing here."""
-    if value.endswith("-thp") and pages.mode() not in ("madvise", "always"):
+    if value.endswith("-thp") and memory.huge_page_mode() not in ("madvise", "always"):
         return "this system provides no transparent huge pages"
     if value in _PRELOADED:
         name, _ = _PRELOADED[value]
-        if allocators.find(name, here.environment) is None:
-            return f"{' or '.join(allocators.SONAMES[name])} is not installed"
+        if memory.find_allocator(name, here.environment) is None:
+            return f"{' or '.join(memory.SONAMES[name])} is not installed"
         return None
-    version = allocators.glibc()
+    version = memory.glibc()
     if version is None:
         return "the C library is not glibc"
     if _HUGE in _TUNABLES[value] and version < _HUGE_SINCE:
@@ -73,7 +73,7 @@ def _means(value: str, here: Circumstances) -> Means:
             f"allocator={value}: unknown value", remedy=f"use one of {', '.join(VALUES)}"
         )
     if why := _why_not(value, here):
-        package = allocators.PACKAGES.get(_PRELOADED[value][0]) if value in _PRELOADED else None
+        package = memory.PACKAGES.get(_PRELOADED[value][0]) if value in _PRELOADED else None
         raise UsageError(
             f"allocator={value} cannot be used here: {why}",
             remedy=f"install {package}" if package else None,
@@ -81,13 +81,13 @@ def _means(value: str, here: Circumstances) -> Means:
     if value in _TUNABLES:
         return Means(joined={"GLIBC_TUNABLES": _TUNABLES[value]})
     name, variables = _PRELOADED[value]
-    library = allocators.find(name, here.environment)
+    library = memory.find_allocator(name, here.environment)
     assert library is not None  # by _why_not
     return Means(preload=(library,), environment=variables)
 
 
 def _users(here: Circumstances) -> str | None:
-    if library := allocators.preloaded(here.environment):
+    if library := memory.preloaded(here.environment):
         return f"{library} in LD_PRELOAD"
     named = [name for name in here.environment if name.startswith("MALLOC_")]
     return f"{named[0]}={here.environment[named[0]]}" if named else None

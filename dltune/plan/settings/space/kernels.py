@@ -7,7 +7,7 @@ onednn_env_vars.cc, mkl_util.h; tensorflow/compiler/jit: flags.cc).
 from __future__ import annotations
 
 from dltune.plan.settings.setting import Circumstances, Means, Setting
-from dltune.system import cpuinfo
+from dltune.system import kernel_files
 
 # with one of these TensorFlow turns oneDNN on by itself (core/util/port.cc)
 _ON_WITH = {"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"}
@@ -16,7 +16,7 @@ _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # the last is Arm's
 
 
 def _default(_: Circumstances) -> str:
-    return "on" if _ON_WITH & cpuinfo.flags() else "off"
+    return "on" if _ON_WITH & kernel_files.cpu_flags() else "off"
 
 
 def _ways(here: Circumstances) -> dict[str, Means]:
@@ -26,7 +26,7 @@ def _ways(here: Circumstances) -> dict[str, Means]:
 
 
 def _no_bf16(_: Circumstances) -> str | None:
-    if _BF16 & cpuinfo.flags():
+    if _BF16 & kernel_files.cpu_flags():
         return None
     return "this CPU has neither AMX nor AVX512_BF16, so oneDNN would stay in float32"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dltune.plan.settings.setting import Circumstances, Means, Setting
-from dltune.system.allocators import preloads
+from dltune.system.memory import preloads
 
 _INTELS = "libiomp5.so"
 _RUNTIME = re.compile(r"lib[ig]?omp(\b|\d)")  # Intel's, GNU's, LLVM's

@@ -8,7 +8,7 @@ import re
 from dltune.base.errors import UsageError
 from dltune.plan.settings import launcher
 from dltune.plan.settings.setting import Circumstances, Means, Setting
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.simulate.workload import uniform
 
 _PAIR = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")

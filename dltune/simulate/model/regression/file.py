@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Placement, Profile
@@ -199,7 +199,7 @@ def _header(data: bytes, path: Path) -> Header:
             text = archive.read(_HEADER)
     except (zipfile.BadZipFile, KeyError):
         raise UsageError(f"{path} is not a regression model of dltune", remedy=AGAIN) from None
-    return files.decode(text, Header, SCHEMA, lambda _: [], str(path))
+    return documents.decode(text, Header, SCHEMA, lambda _: [], str(path))
 
 
 def _regressors(data: bytes, path: Path) -> list[Any]:

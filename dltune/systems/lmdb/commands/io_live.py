@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dltune.base.tables import Table, columns
-from dltune.base.words import (
-    count,
-    file_name,
-    share,
-    size,
-)
+from dltune.base.formatting import Table, columns, count, file_name, share, size
 
 if TYPE_CHECKING:
     from dltune.watch.files.watch import Watch

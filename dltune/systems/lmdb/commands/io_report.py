@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.base.words import between_commas
+from dltune.base.formatting import between_commas
 
 if TYPE_CHECKING:
     from dltune.schemas.io import Io
-    from dltune.system.proc.tree import Tree
+    from dltune.system.proc.stat import Tree
 
 PID_SECONDS = 30.0
 
@@ -98,7 +98,7 @@ def command(
 
 
 def _watch_process(pid: int, seconds: float) -> Io:
-    from dltune.system.proc.tree import Tree
+    from dltune.system.proc.stat import Tree
 
     return _watched(Tree(pid), f"pid {pid}", seconds, lambda: False)[0]
 
@@ -108,7 +108,7 @@ def _watch_job(job: tuple[str, ...], seconds: float | None) -> tuple[Io, int]:
     import shlex
 
     from dltune.job.launch import Job
-    from dltune.system.proc.tree import Tree
+    from dltune.system.proc.stat import Tree
 
     # the job's own output goes to stderr: results have stdout for themselves
     with Job(job, stdout=2, plain=True) as running:

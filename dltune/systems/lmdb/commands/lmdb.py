@@ -67,7 +67,7 @@ def index(file: Path, as_json: bool) -> None:
         }
         print_json(shown)
         return
-    from dltune.base.tables import Table, columns
+    from dltune.base.formatting import Table, columns
     from dltune.cli import tables
 
     figures = ("records", "bytes", "smallest", "largest")

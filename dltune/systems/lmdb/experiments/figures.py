@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from dltune.schemas import io
-from dltune.stats.samples import relative_spread
+from dltune.stats import relative_spread
 from dltune.systems.lmdb.experiments.readers import Task
 from dltune.systems.lmdb.experiments.records import Records
 from dltune.systems.lmdb.experiments.ways import Way

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import BinaryIO
 
+from dltune.system.kernel_files import read
 from dltune.system.proc import process
-from dltune.system.proc.entry import read
 from dltune.systems.lmdb.experiments.readers import READY, Outcome, Task
 
 PAGE = mmap.PAGESIZE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.job.python_path import OF_DLTUNE, python_path
+from dltune.job.launch import OF_DLTUNE, python_path
 from dltune.schemas.io import Method, Walk
 
 MODULE = "dltune.systems.lmdb.experiments.reader"

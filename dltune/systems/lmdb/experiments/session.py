@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.base.words import size
+from dltune.base.formatting import size
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
 from dltune.schemas import io
@@ -126,7 +126,7 @@ def experiment(
     )
     document = io.Io(
         schema=io.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         subject=str(path),
         partial=None,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - here, and not when the job waits
 
-from dltune.system.proc.tree import descendants, session
+from dltune.system.proc.stat import descendants, session
 from dltune.systems.lmdb.follow.hints import Ahead, Whole
 from dltune.systems.lmdb.reader import fetch_binding
 

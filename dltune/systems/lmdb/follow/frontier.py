@@ -12,8 +12,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dltune.system.proc import descriptors
-from dltune.system.proc.maps import Mapping, mappings
+from dltune.system.proc import process
+from dltune.system.proc.process import Mapping, mappings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +136,7 @@ class Frontiers:
                     found[key] = known
                 self._descriptors += [
                     (pid, opened.number)
-                    for opened in descriptors.plain_files(pid)
+                    for opened in process.plain_files(pid)
                     if (opened.status.st_dev, opened.status.st_ino) == file
                 ]
         for gone in self._mappings.values():
@@ -161,7 +161,7 @@ class Frontiers:
             if reached is not None:
                 found.append((mapping.first + reached) * PAGE)
         for pid, number in self._descriptors:
-            place = descriptors.position(pid, number)
+            place = process.position(pid, number)
             if place and place.at:
                 found.append(place.at)
         return found

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dltune.base.documents import claim
 from dltune.base.errors import UsageError
-from dltune.base.files import claim
 from dltune.systems.lmdb.format.datafile import Identity, open_plain
 
 if TYPE_CHECKING:

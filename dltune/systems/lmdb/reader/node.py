@@ -71,7 +71,7 @@ class Memory:
 
         new = descriptor is None
         if descriptor is None:
-            from dltune.system.free_memory import free_bytes
+            from dltune.system.memory import free_bytes
 
             if size > (there := free_bytes()[0]):
                 raise UsageError(

@@ -89,7 +89,7 @@ class Share:
     @classmethod
     def of(cls, rank: int | None, size: int | None, batch: int, run: int | None) -> Share:
         """`rank` of `size`: None takes the launcher's; `run`: None is the whole batch."""
-        from dltune.system.ranks import Rank, world
+        from dltune.job.rank_layout import Rank, world
 
         if (rank is None) != (size is None):
             raise UsageError("only one of rank and size is given", remedy="give both or neither")

@@ -135,7 +135,7 @@ class Reader:
         return self._member
 
     def _begun(self) -> node.Member:
-        from dltune.system.ranks import local_rank
+        from dltune.job.rank_layout import local_rank
 
         local = local_rank(os.environ) if self.options.node else None
         size = local.size if local and self.share.size > 1 else 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of
-from dltune.schemas.opkey import Tensor
+from dltune.schemas.graph import TensorType
 from dltune.schemas.profile import Profile, Step
 from dltune.simulate.graph.csr import Flags
 from dltune.simulate.graph.step_graph import Kind, Tensors
@@ -52,7 +52,7 @@ def batched(profile: Profile, step: Step, found: MeasuredStep) -> Batched:
     ops = [None if node.op is None else profile.ops[node.op] for node in step.nodes]
     timed = [op for op in ops if op is not None]
     tensors = found.graph.tensors
-    shapes: dict[int, Tensor] = {}  # by tensor, from its readers' keys
+    shapes: dict[int, TensorType] = {}  # by tensor, from its readers' keys
     for op, row in zip(ops, found.graph.reads.lists, strict=True):
         if op is not None:
             shapes.update(zip(row, inputs_of(op.key), strict=False))
@@ -71,7 +71,7 @@ def batched(profile: Profile, step: Step, found: MeasuredStep) -> Batched:
     return Batched(found, batch, grows)
 
 
-def _batch(step: Step, shapes: Mapping[int, Tensor], tensors: Tensors) -> int | None:
+def _batch(step: Step, shapes: Mapping[int, TensorType], tensors: Tensors) -> int | None:
     """Return the first dimension of most of the step's inputs."""
     given = Counter(
         shape.shape[0]
@@ -81,7 +81,7 @@ def _batch(step: Step, shapes: Mapping[int, Tensor], tensors: Tensors) -> int | 
     return max(given, key=given.__getitem__, default=None)
 
 
-def _holds_examples(tensor: Tensor, batch: int, channels: frozenset[int]) -> bool:
+def _holds_examples(tensor: TensorType, batch: int, channels: frozenset[int]) -> bool:
     if not tensor.shape or not tensor.shape[0] or tensor.shape[0] % batch:
         return False
     return (

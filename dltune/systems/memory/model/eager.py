@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dltune.schemas.calls import Call, Calls
+from dltune.schemas.pytorch_step import Call, Calls
 from dltune.simulate.graph.csr import CSR
 from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
 from dltune.systems.memory.model.measured import MeasuredStep

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dltune.base.errors import UsageError
 from dltune.job import ranks
-from dltune.job.last_words import last_words
+from dltune.job.failures import last_words
 
 
 def run(

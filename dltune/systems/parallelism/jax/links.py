@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dltune.job import ranks
-from dltune.job.python_path import OF_DLTUNE, python_path
+from dltune.job.launch import OF_DLTUNE, python_path
 from dltune.systems.parallelism.jax import joined
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dltune.base.errors import UsageError
-from dltune.job.python_path import OF_DLTUNE, python_path
+from dltune.job.launch import OF_DLTUNE, python_path
 from dltune.systems.parallelism.jax.operators import Request, operator, require_known
 
 REPEATS = 7

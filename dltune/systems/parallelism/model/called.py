@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from dltune.base.errors import UsageError
-from dltune.schemas.calls import Calls, Layer
+from dltune.schemas.pytorch_step import Calls, Layer
 from dltune.systems.parallelism.schemas.operators import (
     MOST_DIMENSIONS,
     SCHEMA,

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from dltune.analysis.aten import kind_of
-from dltune.schemas.aten import name as name_of
-from dltune.schemas.calls import Calls, Layer
+from dltune.schemas.graph import aten_name
 from dltune.schemas.profile import Op, Profile
+from dltune.schemas.pytorch_step import Calls, Layer
 from dltune.systems.parallelism.model.called import layers_of
 from dltune.systems.parallelism.model.profiled import Measured, Seconds
 from dltune.systems.parallelism.schemas.operators import Operators
@@ -78,14 +78,14 @@ class _Slower:
             if not op.times:
                 continue
             least = min(one.min for one in op.times)
-            for kind in (kind_of(name_of(op.type)), _ALL):
+            for kind in (kind_of(aten_name(op.type)), _ALL):
                 own[kind] += op.count * _at(op, threads, least)
                 alone[kind] += op.count * _at(op, 1, least)
                 best[kind] += op.count * least
         self._ratios = {kind: (alone[kind] / own[kind], best[kind] / own[kind]) for kind in own}
 
     def seconds(self, call: str, took: float) -> Seconds:
-        kind = kind_of(name_of(call.removeprefix("aten.").split(".")[0]))  # aten.add_.Tensor
+        kind = kind_of(aten_name(call.removeprefix("aten.").split(".")[0]))  # aten.add_.Tensor
         alone, best = self._ratios.get(kind) or self._ratios.get(_ALL) or (1.0, 1.0)
         return Seconds(took * alone, took * best)
 

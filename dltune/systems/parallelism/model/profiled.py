@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dltune.analysis.convolution import filters
 from dltune.analysis.flops import operations
 from dltune.base.errors import UsageError
-from dltune.schemas.opkey import SIZES
+from dltune.schemas.graph import SIZES
 from dltune.schemas.profile import Op, Step
 from dltune.systems.parallelism.model.reading.backward import assigned, owners
 from dltune.systems.parallelism.model.reading.layer_names import Names

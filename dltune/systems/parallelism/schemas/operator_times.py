@@ -10,15 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    POSITIVE,
-    at_least,
-    each,
-    empty,
-    repeated,
-)
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, POSITIVE, at_least, each, empty, repeated
 
 SCHEMA = "dltune.operator-times/1"
 
@@ -66,7 +59,7 @@ def check(times: OperatorTimes) -> list[str]:
     return [*_faults(times)]
 
 
-load = files.reader(OperatorTimes, SCHEMA, check)
+load = documents.reader(OperatorTimes, SCHEMA, check)
 
 
 def _faults(times: OperatorTimes) -> Iterator[str]:

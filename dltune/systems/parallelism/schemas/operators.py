@@ -19,16 +19,8 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    each,
-    empty,
-    index,
-    repeated,
-)
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, Bound, at_least, each, empty, index, repeated
 
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
@@ -144,7 +136,7 @@ def check(graph: Operators) -> list[str]:
     return [*_faults(graph)]
 
 
-load = files.reader(Operators, SCHEMA, check)
+load = documents.reader(Operators, SCHEMA, check)
 
 
 def _faults(graph: Operators) -> Iterator[str]:

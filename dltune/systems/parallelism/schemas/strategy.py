@@ -8,15 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    each,
-    empty,
-    index,
-    repeated,
-)
+from dltune.base.documents import AMOUNT, Bound, at_least, each, empty, index, repeated
 
 Consumer = Literal["keras", "jax", "torch"]
 

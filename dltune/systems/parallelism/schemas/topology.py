@@ -10,15 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    POSITIVE,
-    Bound,
-    each,
-    one_of,
-    repeated,
-)
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, POSITIVE, Bound, each, one_of, repeated
 
 SCHEMA = "dltune.topology/1"
 
@@ -101,7 +94,7 @@ def check(topology: Topology) -> list[str]:
     return [*_faults(topology)]
 
 
-load = files.reader(Topology, SCHEMA, check)
+load = documents.reader(Topology, SCHEMA, check)
 
 
 def _faults(topology: Topology) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.systems.parallelism.schemas.operator_times import OperatorTimes
 from dltune.views import Context, Section, View
 

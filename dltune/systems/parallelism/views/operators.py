@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Key, Table, columns
+from dltune.base.formatting import Key, Table, columns
 from dltune.systems.parallelism.schemas.operators import Operator, Operators
 from dltune.views import Context, Section, View
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 from dltune.systems.parallelism.schemas.topology import Topology
 from dltune.views import Context, Piece, Section, View
 

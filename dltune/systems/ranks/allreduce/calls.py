@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
-from dltune.schemas import opkey
+from dltune.schemas import graph
 from dltune.schemas.profile import (
     Node,
     Op,
@@ -130,7 +130,7 @@ def _gradient(position: int, node: Node, step: Step, ops: tuple[Op, ...]) -> Gra
             "gradient is unknown",
             remedy="profile the job with two ranks or more",
         )
-    tensor = opkey.parse(op.key).inputs[0]
+    tensor = graph.parse_key(op.key).inputs[0]
     return Gradient(
         node=position,
         name=node.name.rpartition("/")[2].removeprefix(SINGLE + "_"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.simulate.overlap.bins import Cost
 from dltune.simulate.overlap.partition import Partition
 from dltune.systems.ranks.allreduce import waiting

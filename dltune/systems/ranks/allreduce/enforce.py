@@ -12,17 +12,11 @@ from pathlib import Path
 import msgspec
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.base.words import counted
-from dltune.job import messages
+from dltune.base.formatting import counted
+from dltune.job import protocol
 from dltune.job.launch import Event, Job
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Rank, Shares, are_unheard, local_rank, world
 from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.system.ranks import (
-    Rank,
-    are_unheard,
-    local_rank,
-    world,
-)
 from dltune.systems.ranks.allreduce import failures
 from dltune.systems.ranks.allreduce.failures import RankExit
 from dltune.systems.ranks.allreduce.hangs import Hangs
@@ -41,11 +35,11 @@ from dltune.systems.ranks.horovod.watch.ending import Ending
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
 _OF_BOOTSTRAP = (
-    messages.Python,
-    messages.Horovod,
-    messages.NoHorovod,
-    messages.Reduction,
-    messages.RankFailed,
+    protocol.Python,
+    protocol.Horovod,
+    protocol.NoHorovod,
+    protocol.Reduction,
+    protocol.RankFailed,
 )
 
 
@@ -58,9 +52,9 @@ class _Rank:
     where: Rank
     ending: Ending
     exit: RankExit | None = None
-    init: messages.Horovod | None = None
-    devices: list[messages.Device] = field(default_factory=list)
-    reductions: list[messages.Reduction] = field(default_factory=list)
+    init: protocol.Horovod | None = None
+    devices: list[protocol.Device] = field(default_factory=list)
+    reductions: list[protocol.Reduction] = field(default_factory=list)
     input: InputThreads | None = None
 
 
@@ -106,7 +100,7 @@ class EnforcedAllreduce(Enforcement):
         self._counts = folder
         return interposer.variables(built, self.section.sleeps, base, folder)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         """Raises UsageError when the plan is for other ranks than the job's."""
         local, where = local_rank(python.environment), world(python.environment)
         if local is None or where.size == 1:
@@ -132,12 +126,12 @@ class EnforcedAllreduce(Enforcement):
             pid = message.pid
         else:
             return
-        if isinstance(message, messages.Python):
+        if isinstance(message, protocol.Python):
             self._meet(job, message)
-        elif isinstance(message, messages.NoHorovod):
+        elif isinstance(message, protocol.NoHorovod):
             self._without.setdefault(pid, message.reason)
         else:
-            if pid not in self._ranks and isinstance(message, messages.Horovod):
+            if pid not in self._ranks and isinstance(message, protocol.Horovod):
                 self._require_ranks(message.size, Rank(0, message.local_size, ()))
                 self._take_over(job, message)
             if pid in self._ranks:
@@ -198,7 +192,7 @@ class EnforcedAllreduce(Enforcement):
     def _cpus(self, cores: Sequence[int]) -> list[int]:
         return [cpu for core in cores for cpu in self._run.machine.cores[core].cpus]
 
-    def _meet(self, job: Job, python: messages.Python) -> None:
+    def _meet(self, job: Job, python: protocol.Python) -> None:
         local, where = local_rank(python.environment), world(python.environment)
         if local is None or where.size == 1:
             return
@@ -212,15 +206,15 @@ class EnforcedAllreduce(Enforcement):
             job.watch(rank.ending.fileno(), lambda: self._ended(rank))
             self._ranks[pid] = rank
 
-    def _take_over(self, job: Job, init: messages.Horovod) -> None:
+    def _take_over(self, job: Job, init: protocol.Horovod) -> None:
         """Replace a rank whose first Python was another process, such as that of `conda run`."""
         before = [one for one in self._ranks.values() if one.where.rank == init.rank]
         if before and before[0].init is None:
             del self._ranks[before[0].pid]
             self._begin(job, init.pid, before[0].where)
 
-    def _hear_rank(self, rank: _Rank, message: messages.Message) -> None:
-        if isinstance(message, messages.Horovod):
+    def _hear_rank(self, rank: _Rank, message: protocol.Message) -> None:
+        if isinstance(message, protocol.Horovod):
             self._require_ranks(message.size, Rank(message.local_rank, message.local_size, ()))
             self._require_controller(message.controller)
             rank.init = message
@@ -229,11 +223,11 @@ class EnforcedAllreduce(Enforcement):
             if cores and set(cores.input) != set(cores.compute):
                 rank.input = InputThreads(rank.pid, self._cpus(cores.input))
             self._run.say(f"rank {message.rank}: Horovod started under the plan")
-        elif isinstance(message, messages.Reduction):
+        elif isinstance(message, protocol.Reduction):
             rank.reductions.append(message)
-        elif isinstance(message, messages.Device):
+        elif isinstance(message, protocol.Device):
             rank.devices.append(message)
-        elif isinstance(message, messages.RankFailed):
+        elif isinstance(message, protocol.RankFailed):
             rank.exit = RankExit(rank.where.rank, rank.pid, message.at, message.error)
 
     def _ended(self, rank: _Rank) -> None:
@@ -244,7 +238,7 @@ class EnforcedAllreduce(Enforcement):
         rank.exit.code = rank.ending.code
 
     def _outcome(
-        self, rank: _Rank, init: messages.Horovod, its_counts: counts.Counts | None
+        self, rank: _Rank, init: protocol.Horovod, its_counts: counts.Counts | None
     ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
         heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=its_counts)

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dltune.job.last_words import tells_of_another
+from dltune.job.failures import tells_of_another
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dltune.system.proc.process import cpu_seconds
-from dltune.system.proc.threads import counts
+from dltune.system.proc.stat import counts
 from dltune.systems.ranks.horovod.watch.hang import still_hung
 from dltune.systems.ranks.horovod.watch.progress import Progress
 

@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Collection
 
-from dltune.system.proc import threads
-from dltune.system.proc.maps import mappings
+from dltune.system.proc import stat
+from dltune.system.proc.process import mappings
 from dltune.systems.ranks.horovod.watch import horovod_library
 from dltune.systems.ranks.horovod.watch.memory import Memory
 from dltune.systems.ranks.horovod.watch.roles import Roles
@@ -33,7 +33,7 @@ class InputThreads:
         if self.unseen:
             return
         try:
-            fresh = [t for t in threads.threads(self._pid) if self._looks.get(t, 0) < PATIENCE]
+            fresh = [t for t in stat.threads(self._pid) if self._looks.get(t, 0) < PATIENCE]
             if not fresh:
                 return
             if self._roles is None:
@@ -52,7 +52,7 @@ class InputThreads:
             return  # it has ended
 
     def _look(self, roles: Roles, memory: Memory, thread: int) -> None:
-        name = threads.name(self._pid, thread)
+        name = stat.thread_name(self._pid, thread)
         if name is None:
             return
         told = roles.tell(memory, thread, name)

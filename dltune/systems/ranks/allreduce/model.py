@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Profile
-from dltune.schemas.sections.threads import Uniform
 from dltune.simulate.graph.step_graph import StepGraph
 from dltune.simulate.graph.traversal import ancestors
 from dltune.simulate.overlap.partition import NANOSECONDS, Partition, partition
 from dltune.simulate.workload.workload import measured_span, workload
-from dltune.system.placement import cores_for
+from dltune.system.topology import cores_for
 from dltune.systems.ranks.allreduce.calls import Call
 from dltune.systems.ranks.allreduce.observed import Observed
 from dltune.systems.ranks.allreduce.section import Knobs

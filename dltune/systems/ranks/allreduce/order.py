@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
-from dltune.base.words import counted, size
+from dltune.base.formatting import counted, size
 from dltune.simulate.overlap.bins import Cost, partitions
 from dltune.simulate.overlap.partition import Partition
 from dltune.systems.ranks.allreduce import priority

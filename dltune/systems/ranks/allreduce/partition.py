@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dltune.base.words import counted
+from dltune.base.formatting import counted
+from dltune.job.rank_layout import Rank, rank_cores
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Uniform
-from dltune.system.ranks import Rank, share
+from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.model import Model, Setting
 from dltune.systems.ranks.allreduce.section import RankCores
 from dltune.systems.ranks.simulation.job import Pool
@@ -89,7 +89,7 @@ def shares(machine: Machine, local: int) -> list[tuple[int, ...]]:
     """Each local rank's part of the node, as core indices in tile order."""
     index = {core: k for k, core in enumerate(machine.cores)}
     return [
-        tuple(index[core] for core in share(machine, Rank(rank, local, ())).cores)
+        tuple(index[core] for core in rank_cores(machine, Rank(rank, local, ())).cores)
         for rank in range(local)
     ]
 

@@ -11,11 +11,10 @@ import click
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.base.words import between_commas
+from dltune.base.formatting import between_commas
 from dltune.plan.enforcement import Enforcement, Run
 from dltune.plan.planner import Decision, Planner
-from dltune.schemas.plan import Plan
-from dltune.schemas.sections.threads import Threads, Uniform
+from dltune.schemas.plan import Plan, Threads, Uniform
 from dltune.systems.ranks.allreduce import section as allreduce
 from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller
 from dltune.views import Section, View
@@ -137,7 +136,7 @@ def _decide(
     measured: tuple[Path, ...],
     explain: bool,
 ) -> Decision[AllreducePlan]:
-    from dltune.base import files
+    from dltune.base import documents
     from dltune.schemas import profile as profile_document
     from dltune.systems.ranks.allreduce import measured as measurements
     from dltune.systems.ranks.allreduce.calls import calls
@@ -156,7 +155,7 @@ def _decide(
     chosen, cannot = applicable(asked, known.controller, needs=seen is not None)
     reducing = calls(found)
     search = Search(Model(found, reducing, known), found.machine, _pools(existing), order)
-    digest = files.digest(seen) if seen else ""
+    digest = documents.digest(seen) if seen else ""
     section, name = search.plan(chosen, forced=asked is not None, report=digest)
     if others:
         if seen is None:

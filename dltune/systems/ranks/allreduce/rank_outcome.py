@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dltune.base.words import counted
-from dltune.job import messages
+from dltune.base.formatting import counted
+from dltune.job import protocol
 from dltune.schemas.machine import Machine
-from dltune.system import cpulist
+from dltune.system import kernel_files
 from dltune.systems.ranks.allreduce.section import AllreducePlan
 from dltune.systems.ranks.horovod.preload.counts import Counts
 from dltune.systems.ranks.horovod.preload.interposer import REST
@@ -30,9 +30,9 @@ class Heard:
     """The messages of one rank. `moved`: threads of tf.data that were put onto their cores;
     `unmoved`: why none could be. `counts`: activity of the methods that sleep."""
 
-    init: messages.Horovod
-    reductions: list[messages.Reduction] = field(default_factory=list)
-    device: messages.Device | None = None
+    init: protocol.Horovod
+    reductions: list[protocol.Reduction] = field(default_factory=list)
+    device: protocol.Device | None = None
     moved: int = 0
     unmoved: str | None = None
     counts: Counts | None = None
@@ -80,7 +80,7 @@ _NO_REST = (
 def _cores(section: AllreducePlan, machine: Machine, heard: Heard) -> _Told:
     init = heard.init
     node = {cpu for core in machine.cores for cpu in core.cpus}
-    bound = node - set(init.bound) and f"CPU {cpulist.show(frozenset(init.bound))}"
+    bound = node - set(init.bound) and f"CPU {kernel_files.format_cpulist(frozenset(init.bound))}"
     if section.cores is None:
         if bound:
             yield False, f"cores: the plan assigns none, this rank stays bound to {bound}"
@@ -189,4 +189,6 @@ def sleeps(section: AllreducePlan) -> dict[str, str]:
 
 
 def cpus(machine: Machine, cores: Collection[int]) -> str:
-    return cpulist.show(frozenset(cpu for core in cores for cpu in machine.cores[core].cpus))
+    return kernel_files.format_cpulist(
+        frozenset(cpu for core in cores for cpu in machine.cores[core].cpus)
+    )

@@ -12,17 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from dltune.base.faults import (
-    AMOUNT,
-    Bound,
-    at_least,
-    at_most,
-    each,
-    empty,
-    index,
-    repeated,
-)
-from dltune.schemas.sections.threads import Uniform
+from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, empty, index, repeated
+from dltune.schemas.plan import Uniform
 
 Controller = Literal["mpi", "gloo"]
 

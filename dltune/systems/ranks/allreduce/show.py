@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dltune.base.tables import Table, columns
-from dltune.base.words import counted
+from dltune.base.formatting import Table, columns, counted
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Profile
 from dltune.systems.ranks.allreduce.calls import Call

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event, Job
+from dltune.job.rank_layout import are_unheard
 from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.system.ranks import are_unheard
 from dltune.systems.ranks.buckets.section import Buckets
 from dltune.systems.ranks.buckets.show import BucketsOutcome, Filled, intent, sentences
 from dltune.systems.ranks.extension import BUCKETS
@@ -24,7 +24,7 @@ class EnforcedBuckets(Enforcement):
         self._run = run
         self._planned = [model for model in section.models if model.limits]
         # by process and gradients, the newest
-        self._heard: dict[tuple[int, int], messages.Buckets] = {}
+        self._heard: dict[tuple[int, int], protocol.Buckets] = {}
         self._left: dict[str, None] = {}
         run.changes.append(
             lambda pid: "with its buckets" if any(pid == one for one, _ in self._heard) else ""
@@ -33,7 +33,7 @@ class EnforcedBuckets(Enforcement):
     def intent(self) -> Iterator[str]:
         return intent(self.section)
 
-    def answer(self, python: messages.Python) -> Mapping[str, object]:
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
         """Without buckets where other ranks are not under this dltune: all must have the same."""
         if are_unheard(python.environment, self._run.environment):
             self._left.setdefault(
@@ -49,7 +49,7 @@ class EnforcedBuckets(Enforcement):
 
     def hear(self, job: Job, event: Event) -> None:
         message = event.message
-        if isinstance(message, messages.Buckets):
+        if isinstance(message, protocol.Buckets):
             if message.left:
                 what = f"the buckets of a model with {message.gradients} gradients are unchanged"
                 self._left.setdefault(f"rank {message.rank}: {what}: {message.left}")

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
-from dltune.base.words import counted
-from dltune.schemas import opkey
-from dltune.schemas.opkey import Tensor
+from dltune.base.formatting import counted
+from dltune.schemas import graph
+from dltune.schemas.graph import TensorType
 from dltune.schemas.profile import (
     ALLREDUCE,
     Node,
@@ -140,10 +140,10 @@ def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
     )
 
 
-def _tensor(node: Node, ops: Sequence[Op]) -> Tensor:
+def _tensor(node: Node, ops: Sequence[Op]) -> TensorType:
     """Return the tensor that is sent. Raises UsageError where the profile does not have it."""
     try:
-        key = opkey.parse(ops[node.op].key) if node.op is not None else None
+        key = graph.parse_key(ops[node.op].key) if node.op is not None else None
     except ValueError:
         key = None
     if key is None or not key.inputs or not key.inputs[0].bytes:

@@ -9,14 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dltune.base.faults import (
-    AMOUNT,
-    POSITIVE,
-    at_least,
-    each,
-    empty,
-    repeated,
-)
+from dltune.base.documents import AMOUNT, POSITIVE, at_least, each, empty, repeated
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dltune.base.tables import Table, columns
-from dltune.base.words import counted, size
+from dltune.base.formatting import Table, columns, counted, size
 from dltune.systems.ranks.buckets.section import Buckets, Model
 from dltune.views import Headline, Section, View
 

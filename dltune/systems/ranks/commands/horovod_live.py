@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dltune.base.tables import Table, columns
+from dltune.base.formatting import Table, columns
 
 if TYPE_CHECKING:
     from dltune.systems.ranks.horovod.watch.rank_seen import RankSeen

@@ -120,7 +120,7 @@ def _read(path: Path) -> Horovod:
 
 def _watch_process(pid: int, seconds: float, timeline: Path | None) -> Horovod:
     from dltune.system.proc import process
-    from dltune.system.proc.tree import Tree
+    from dltune.system.proc.stat import Tree
     from dltune.systems.ranks.horovod.watch.watch import Watch
 
     with Watch(Tree(pid)) as watch:
@@ -136,7 +136,7 @@ def _watch_job(
     import shlex
 
     from dltune.job.launch import Job, require_executable
-    from dltune.system.proc.tree import Tree
+    from dltune.system.proc.stat import Tree
     from dltune.systems.ranks.horovod.watch.watch import Watch
 
     require_executable(job[0])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.parts import part, unrecorded
-from dltune.base.words import size
+from dltune.base.formatting import size
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Profile
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.findings.spinning_thread import denied_cores

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.findings.spinning_thread import denied_cores, is_spinning
 from dltune.systems.ranks.schemas.horovod import Horovod, ThreadUse

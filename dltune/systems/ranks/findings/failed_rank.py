@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import signal_name
+from dltune.base.formatting import signal_name
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.job.last_words import tells_of_another
-from dltune.schemas.finding import Finding
+from dltune.job.failures import tells_of_another
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.schemas.horovod import Rank
 

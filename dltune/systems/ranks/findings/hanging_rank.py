@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.schemas.horovod import names
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import milliseconds
+from dltune.base.formatting import milliseconds
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.findings import report
 
 # share of negotiations in which a rank is the last, relative to an even share

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.base.words import milliseconds
+from dltune.base.formatting import milliseconds
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.findings import report
 
 # length of a cycle relative to the transfer of a batch, and the share of a cycle that a batch waits

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dltune.findings.cores.narrow_affinity import BUSY
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.system import cpulist
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.system.kernel_files import format_cpulist
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.schemas.horovod import names
 
@@ -63,7 +63,7 @@ def _single_rank(evidence: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         title=f"the launcher has bound the rank to {allowed} of {available} CPUs",
-        evidence=f"pid {main.pid} can use only CPU {cpulist.show(main.cpus)}; {main.ranks} rank"
+        evidence=f"pid {main.pid} can use only CPU {format_cpulist(main.cpus)}; {main.ranks} rank"
         f"{'s' * (main.ranks > 1)} of the job on this node could have {fair:g} each",
         fix="start mpirun with --bind-to none (srun: --cpu-bind=none): by default it binds up to "
         "two ranks to a core each",

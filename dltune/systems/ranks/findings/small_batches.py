@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from dltune.base.words import milliseconds
+from dltune.base.formatting import milliseconds
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.findings import report
 
 # tensors of a batch below which fusion has little effect, and bytes below which latency dominates

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.diagnosis import Finding, Gain
+from dltune.schemas.settings import Choice
 from dltune.systems.ranks.findings import report
 from dltune.systems.ranks.schemas.horovod import Rank, names
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.schemas.finding import Finding, Gain
+from dltune.schemas.diagnosis import Finding, Gain
 from dltune.systems.ranks.schemas.horovod import Horovod
 
 # CPU time of a rank relative to the median; share of a core below which ranks cannot be compared

@@ -5,17 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dltune.base.tables import (
-    Bar,
-    Cell,
-    Key,
-    Shares,
-    Table,
-    columns,
-)
-from dltune.base.words import counted, signal_name
+from dltune.base.formatting import Bar, Cell, Key, Shares, Table, columns, counted, signal_name
 from dltune.findings.finding_text import to_sentence
-from dltune.system import cpulist
+from dltune.system import kernel_files
 from dltune.systems.ranks.schemas.horovod import (
     Distribution,
     Evidence,
@@ -133,7 +125,7 @@ def _ranks(report: Horovod) -> Table:
             rank.mpi or "",
             f"{rank.seconds:.1f}",
             f"{rank.cpu:.0%}",
-            f"CPU {cpulist.show(rank.cpus)}" + (", bound" if rank.bound else ""),
+            f"CPU {kernel_files.format_cpulist(rank.cpus)}" + (", bound" if rank.bound else ""),
             str(rank.background or "not found"),
             " and ".join(EVIDENCE[found] for found in rank.evidence),
             _ended(rank),
@@ -191,7 +183,7 @@ def _thread(rank: Rank, thread: ThreadUse) -> tuple[Cell, ...]:
         "?" if thread.wait is None else f"{thread.wait:.1%}",
         f"{thread.voluntary:.0f}",
         f"{thread.involuntary:.0f}",
-        cpulist.show(thread.cpus),
+        kernel_files.format_cpulist(thread.cpus),
     )
 
 

@@ -358,7 +358,7 @@ def _process_sets(comm: Any = None, process_sets: Any = None) -> bool:
 
 
 def _threads() -> set[int]:
-    # one list can lack a thread, after a thread that ended meanwhile (dltune.system.proc.threads)
+    # one list can lack a thread, after a thread that ended meanwhile (dltune.system.proc.stat)
     return {int(task.name) for _ in range(3) for task in _TASKS.iterdir()}
 
 

@@ -13,16 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from dltune.base import files
-from dltune.base.faults import (
-    AMOUNT,
-    each,
-    index,
-    one_of,
-    repeated,
-)
-from dltune.schemas import finding
-from dltune.schemas.finding import Finding
+from dltune.base import documents
+from dltune.base.documents import AMOUNT, each, index, one_of, repeated
+from dltune.schemas import diagnosis
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.allreduce.section import Controller
 
 SCHEMA = "dltune.horovod/2"
@@ -269,7 +263,7 @@ def names(ranks: Sequence[Rank]) -> str:
 
 def _second(first: dict[str, Any]) -> dict[str, Any]:
     """Convert a report of the first schema, which had another kind of findings."""
-    return finding.of_another_kind(first, title="told", fix="remedy")
+    return diagnosis.of_another_kind(first, title="told", fix="remedy")
 
 
 def check(report: Horovod) -> list[str]:
@@ -281,11 +275,11 @@ def check(report: Horovod) -> list[str]:
             for fault in _rank_faults(here, rank)
         ),
         *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
-        *finding.faults("findings", report.findings),
+        *diagnosis.finding_faults("findings", report.findings),
     ]
 
 
-load = files.reader(Horovod, SCHEMA, check, {1: _second})
+load = documents.reader(Horovod, SCHEMA, check, {1: _second})
 
 
 def _rank_faults(here: str, rank: Rank) -> Iterator[str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.stats.samples import quantiles
+from dltune.stats import quantiles
 
 # Shares at which measured values are kept: their tail decides how long the last of many ranks is.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dltune.simulate.model.curve import all_cases
 from dltune.simulate.model.regression.features import sample_cases
-from dltune.system.known import find
+from dltune.system.topology import builtin_machine
 
 
 def test_the_paper_s_machine_has_68_cases():
-    cases = all_cases(find("knl-7250"))
+    cases = all_cases(builtin_machine("knl-7250"))
     assert len(cases) == 68
     assert sum(placement == "spread" for _, placement in cases) == 34
 
@@ -29,7 +29,7 @@ def test_two_cores_have_two():
 
 @given(st.integers(1, 34))
 def test_samples_are_spread_evenly(number):
-    cases = all_cases(find("knl-7250"))
+    cases = all_cases(builtin_machine("knl-7250"))
     samples = sample_cases(cases, number)
     counts = sorted({n for n, _ in cases})
     assert len({n for n, _ in samples}) == number

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.system import ranks
+from dltune.job import rank_layout
 from dltune.systems.lmdb.reader.node import JOB_VARIABLES
 
 sys.path.append(str(Path(__file__).parent))
@@ -15,6 +15,10 @@ sys.path.append(str(Path(__file__).parent))
 
 @pytest.fixture(autouse=True)
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {name for pair in (*ranks.WORLD_VARIABLES, *ranks.LOCAL_VARIABLES) for name in pair}
+    names = {
+        name
+        for pair in (*rank_layout.WORLD_VARIABLES, *rank_layout.LOCAL_VARIABLES)
+        for name in pair
+    }
     for name in {*names, *JOB_VARIABLES, "SLURM_LOCALID", "DLTUNE_IO"}:
         monkeypatch.delenv(name, raising=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.schemas.calls import Call, Calls, Storage
+from dltune.schemas.pytorch_step import Call, Calls, Storage
 from dltune.simulate.graph.liveness import peak
 from dltune.systems.memory.model.eager import (
     Recomputed,

@@ -6,7 +6,7 @@ import pytest
 from dltune.base.errors import UsageError
 from dltune.schemas import machine
 from dltune.schemas.machine import Tier
-from dltune.system import known
+from dltune.system import topology
 from dltune.systems.memory.model.tiers import (
     GPUS,
     HOST,
@@ -17,7 +17,7 @@ from dltune.systems.memory.model.tiers import (
     with_file,
 )
 
-KNL = known.find("knl-7250")
+KNL = topology.builtin_machine("knl-7250")
 
 
 def test_the_papers_links():

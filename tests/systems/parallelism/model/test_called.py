@@ -9,12 +9,7 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.schemas.calls import (
-    Call,
-    Calls,
-    Layer,
-    Storage,
-)
+from dltune.schemas.pytorch_step import Call, Calls, Layer, Storage
 from dltune.systems.parallelism.model.called import called
 from dltune.systems.parallelism.schemas import operators as doc
 from dltune.systems.parallelism.schemas.operators import Operator, Region

@@ -6,13 +6,8 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.schemas.calls import (
-    Call,
-    Calls,
-    Layer,
-    Storage,
-)
 from dltune.schemas.profile import Op, OpTime
+from dltune.schemas.pytorch_step import Call, Calls, Layer, Storage
 from dltune.systems.parallelism.model.called import called
 from dltune.systems.parallelism.model.called_times import measured
 from dltune.systems.parallelism.model.profiled import Seconds

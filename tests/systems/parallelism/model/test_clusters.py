@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.model.clusters import CLUSTERS, k80, p100
 from dltune.systems.parallelism.schemas.topology import check, load
@@ -43,7 +43,7 @@ def test_a_document_without_fault(name, gpus, tmp_path):
     assert topology.overlap
     assert topology.source
     assert all(kind.source for kind in topology.kinds)
-    with files.claim(tmp_path / "topology.json", overwrite=False) as output:
+    with documents.claim(tmp_path / "topology.json", overwrite=False) as output:
         output.write(topology)
     assert load(tmp_path / "topology.json") == topology
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from regions import read
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.systems.parallelism.networks.operators import (
     NETWORKS,
     nmt,
@@ -57,7 +57,7 @@ def test_a_document_without_fault(name, tmp_path):
     graph = GRAPHS[name]
     assert graph.name == name
     assert check(graph) == []
-    with files.claim(tmp_path / "operators.json", overwrite=False) as output:
+    with documents.claim(tmp_path / "operators.json", overwrite=False) as output:
         output.write(graph)
     assert load(tmp_path / "operators.json") == graph
 

@@ -8,7 +8,7 @@ import divided
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.systems.parallelism.schemas import operator_times
 from dltune.systems.parallelism.schemas.operator_times import OperatorTimes, PartTime, check
 
@@ -16,7 +16,9 @@ EXAMPLE = Path(__file__).parents[4] / "scripts" / "docs" / "examples" / "operato
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    found = files.decode(EXAMPLE.read_bytes(), OperatorTimes, operator_times.SCHEMA, check, "docs")
+    found = documents.decode(
+        EXAMPLE.read_bytes(), OperatorTimes, operator_times.SCHEMA, check, "docs"
+    )
     assert [one.output for one in found.parts] == [(32, 100), (64, 50)]
     path = tmp_path / "times.json"
     path.write_bytes(msgspec.json.encode(divided.times()))

@@ -8,7 +8,7 @@ import divided
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.schemas import operators
 from dltune.systems.parallelism.schemas.operators import (
@@ -31,7 +31,7 @@ def with_first(**changed: object) -> Operators:
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    found = files.decode(EXAMPLE.read_bytes(), Operators, operators.SCHEMA, check, "docs")
+    found = documents.decode(EXAMPLE.read_bytes(), Operators, operators.SCHEMA, check, "docs")
     assert [one.parameter for one in found.operators] == [None, 1]
     path = tmp_path / "network.json"
     path.write_bytes(msgspec.json.encode(NETWORK))

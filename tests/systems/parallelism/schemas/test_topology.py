@@ -8,7 +8,7 @@ import divided
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.systems.parallelism.schemas import topology
 from dltune.systems.parallelism.schemas.topology import (
     Device,
@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[4] / "scripts" / "docs" / "examples" / "topolog
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    found = files.decode(EXAMPLE.read_bytes(), Topology, topology.SCHEMA, check, "docs")
+    found = documents.decode(EXAMPLE.read_bytes(), Topology, topology.SCHEMA, check, "docs")
     assert [device.host for device in found.devices] == ["one", "other"]
     path = tmp_path / "cluster.json"
     path.write_bytes(msgspec.json.encode(CLUSTER))

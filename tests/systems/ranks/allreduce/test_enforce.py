@@ -10,12 +10,12 @@ import pytest
 import synthetic
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.plan import plan as plans
 from dltune.plan.enforcement import Run
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.enforce import EnforcedAllreduce
 from dltune.systems.ranks.allreduce.rank_outcome import Heard, RankOutcome, outcome
 from dltune.systems.ranks.allreduce.section import (
@@ -56,7 +56,7 @@ def ranks(section: AllreducePlan = SECTION, *, partial: bool = False) -> Enforce
     return EnforcedAllreduce(section, run)
 
 
-def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> messages.Python:
+def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> protocol.Python:
     environment = {
         "HOROVOD_RANK": str(rank),
         "HOROVOD_SIZE": str(size),
@@ -64,12 +64,12 @@ def python(rank: int, size: int = 2, local: int | None = None, **more: str) -> m
         "HOROVOD_LOCAL_SIZE": str(local or size),
         "HOROVOD_CONTROLLER": "gloo",
     }
-    return messages.Python(os.getpid(), ["python"], "3.11", environment | more)
+    return protocol.Python(os.getpid(), ["python"], "3.11", environment | more)
 
 
-def init(rank: int = 1, controller: str = "gloo", **changes: object) -> messages.Horovod:
+def init(rank: int = 1, controller: str = "gloo", **changes: object) -> protocol.Horovod:
     return msgspec.structs.replace(
-        messages.Horovod(
+        protocol.Horovod(
             pid=os.getpid(),
             rank=rank,
             size=2,
@@ -94,7 +94,7 @@ class NoJob:
         pass
 
 
-def hear(under: EnforcedAllreduce, *told: messages.Message) -> None:
+def hear(under: EnforcedAllreduce, *told: protocol.Message) -> None:
     for message in told:
         under.hear(NoJob(), Event(None, message))
 
@@ -133,7 +133,7 @@ def test_a_background_thread_that_spins_does_not_go_first(sleeps, idle, first) -
 
 
 def test_the_launcher_is_told_nothing() -> None:
-    launcher = messages.Python(1, ["horovodrun"], "3.11", {})
+    launcher = protocol.Python(1, ["horovodrun"], "3.11", {})
     assert ranks().answer(launcher) == {}
 
 
@@ -184,7 +184,7 @@ def test_a_job_of_one_rank_is_refused_when_it_starts_horovod() -> None:
     under = ranks()
     alone = init(0, size=1, local_size=1)
     with pytest.raises(UsageError, match="the job runs 1 rank, 1 of them on this node"):
-        hear(under, messages.Python(alone.pid, ["python"], "3.11", {}), alone)
+        hear(under, protocol.Python(alone.pid, ["python"], "3.11", {}), alone)
 
 
 def test_a_job_without_horovod_is_an_error() -> None:
@@ -208,15 +208,15 @@ def test_a_rank_whose_first_python_was_another() -> None:
 
 def test_a_job_that_cannot_import_horovod_keeps_its_exit_code() -> None:
     under = ranks()
-    hear(under, messages.NoHorovod(7, "ModuleNotFoundError: No module named 'horovod'"))
+    hear(under, protocol.NoHorovod(7, "ModuleNotFoundError: No module named 'horovod'"))
     with pytest.raises(JobFailed, match=r"could not be imported.*No module named") as caught:
         under.ended(3)
     assert caught.value.exit_code == 3
 
 
 def heard(**changes: object) -> Heard:
-    planned = messages.Reduction(1, [[3, 4], [4], [2]], ["float32"] * 3, 2, "")
-    device = messages.Device(1, 2, 0, 0)
+    planned = protocol.Reduction(1, [[3, 4], [4], [2]], ["float32"] * 3, 2, "")
+    device = protocol.Device(1, 2, 0, 0)
     return Heard(**{"init": init(), "reductions": [planned, planned], "device": device} | changes)
 
 
@@ -249,7 +249,7 @@ def test_all_that_was_enforced_is_told_once() -> None:
         ({"unmoved": "it is not ours"}, "tf.data on CPU 2-3: it is not ours"),
         ({"reductions": []}, "bins: the job made no call that reduces a list of gradients"),
         (
-            {"reductions": [messages.Reduction(1, [[3]], ["float32"], None, "it has groups")]},
+            {"reductions": [protocol.Reduction(1, [[3]], ["float32"], None, "it has groups")]},
             "bins of a call with 1 gradients: it has groups",
         ),
         ({"init": init(threads=[])}, "cores: hvd.init() started no thread"),
@@ -262,7 +262,7 @@ def test_what_was_not_enforced_is_told_with_its_reason(changes, told) -> None:
 
 def test_what_the_plan_replaced_is_told() -> None:
     changed = init(overridden={"HOROVOD_CYCLE_TIME": "1", "HOROVOD_THREAD_AFFINITY": "0"})
-    told = came(init=changed, device=messages.Device(1, 2, 4, 4)).enforced
+    told = came(init=changed, device=protocol.Device(1, 2, 4, 4)).enforced
     assert "HOROVOD_CYCLE_TIME=2.5 (was 1)" in told
     assert "HOROVOD_THREAD_AFFINITY (was 0) is replaced by the plan's cores" in told
     assert "intra-op 1, inter-op 2 (the script asked for 4 and 4)" in told

@@ -13,7 +13,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.system import topology
 from dltune.systems.ranks.allreduce.exports import export
 from dltune.systems.ranks.allreduce.planner import PLANNER

@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from dltune.system.proc.threads import threads
+from dltune.system.proc.stat import threads
 from dltune.systems.ranks.allreduce.hangs import Rank
 
 THREADS = """

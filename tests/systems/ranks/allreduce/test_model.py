@@ -10,7 +10,7 @@ import synthetic
 import synthetic_ranks
 
 from dltune.base.errors import UsageError
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce import knobs
 from dltune.systems.ranks.allreduce.calls import calls
 from dltune.systems.ranks.allreduce.decide import METHODS, Search, applicable

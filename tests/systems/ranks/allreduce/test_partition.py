@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.calls import calls
 from dltune.systems.ranks.allreduce.model import Model
 from dltune.systems.ranks.allreduce.observed import observed

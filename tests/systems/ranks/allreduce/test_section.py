@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,
     Bin,

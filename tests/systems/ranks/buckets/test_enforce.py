@@ -6,9 +6,9 @@ import pytest
 import synthetic
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.job.shares import Shares
+from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
 from dltune.systems.ranks.buckets.enforce import EnforcedBuckets
@@ -32,8 +32,8 @@ def torchrun(rank: int, size: int, local: int) -> dict[str, str]:
     }
 
 
-def python(environment: dict[str, str]) -> messages.Python:
-    return messages.Python(1, ["python"], "3.11", environment)
+def python(environment: dict[str, str]) -> protocol.Python:
+    return protocol.Python(1, ["python"], "3.11", environment)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_all_ranks_have_the_same_buckets(
 
 
 def told(gradients: int, buckets: list[int], left: str = "") -> Event:
-    return Event(None, messages.Buckets(7, 0, gradients, buckets, left))
+    return Event(None, protocol.Buckets(7, 0, gradients, buckets, left))
 
 
 def test_each_model_is_told_of() -> None:

@@ -265,8 +265,8 @@ def test_another_users_rank(library):
     code = (
         "import os, sys, dltune.systems.ranks.commands.horovod_report\n"
         "import dltune.systems.ranks.commands.horovod_live, dltune.systems.ranks.horovod.view\n"
-        "import dltune.base.files, dltune.cli.interrupts, dltune.cli.progress\n"
-        "import dltune.systems.ranks.horovod.watch.document, dltune.system.proc.tree\n"
+        "import dltune.base.documents, dltune.cli.interrupts, dltune.cli.progress\n"
+        "import dltune.systems.ranks.horovod.watch.document, dltune.system.proc.stat\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "from dltune.cli import main\n"
         "sys.argv = ['dltune', 'horovod-report', '--pid', sys.argv[1], '--seconds', '2']\n"

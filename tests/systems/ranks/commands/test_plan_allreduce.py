@@ -12,11 +12,11 @@ import pytest
 import synthetic
 import synthetic_ranks
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.plan import plan as plan_document
 from dltune.plan.plan import bare
+from dltune.schemas.plan import Prediction, Threads, Uniform
 from dltune.schemas.profile import Profile
-from dltune.schemas.sections.threads import Prediction, Threads, Uniform
 from dltune.systems.ranks.allreduce.section import AllreducePlan
 from dltune.systems.ranks.schemas.horovod import Horovod
 
@@ -79,7 +79,7 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     plan = plan_document.load(tmp_path / "plan.json")
     assert list(plan.sections) == ["allreduce"]
     assert plan.signatures == ("signature-train",)
-    assert plan.sections["allreduce"].report == files.digest(report)
+    assert plan.sections["allreduce"].report == documents.digest(report)
     assert (plan.sections["allreduce"].ranks, plan.sections["allreduce"].local) == (2, 2)
 
 

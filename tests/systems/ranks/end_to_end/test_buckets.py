@@ -14,7 +14,7 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.plan import plan as plans
 from dltune.schemas.profile import ALLREDUCE, Profile
-from dltune.schemas.sections.settings import SettingsPlan
+from dltune.schemas.settings import SettingsPlan
 from dltune.system import topology
 from dltune.systems.ranks.buckets.section import Buckets, Model, filled
 

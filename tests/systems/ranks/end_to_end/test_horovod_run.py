@@ -33,7 +33,7 @@ from two_ranks import (
 )
 
 from dltune.schemas.machine import Machine
-from dltune.schemas.sections.threads import Prediction, Threads, Uniform
+from dltune.schemas.plan import Prediction, Threads, Uniform
 from dltune.system import topology
 from dltune.systems.ranks.allreduce.section import (
     Bin,

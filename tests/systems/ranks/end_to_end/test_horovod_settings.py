@@ -14,7 +14,7 @@ from running import remaining, with_argument
 from settings_plans import section, written
 from two_ranks import TRAIN, Controller, environment, missing
 
-from dltune.schemas.sections.settings import Choice
+from dltune.schemas.settings import Choice
 from dltune.system import topology
 
 pytestmark = pytest.mark.tensorflow

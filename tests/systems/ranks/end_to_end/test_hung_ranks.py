@@ -12,7 +12,7 @@ import pytest
 from allreduce_plans import written
 from two_ranks import Controller, Running, dltune, job, missing
 
-from dltune.schemas.sections.threads import Uniform
+from dltune.schemas.plan import Uniform
 from dltune.system import topology
 from dltune.systems.ranks.schemas import horovod
 

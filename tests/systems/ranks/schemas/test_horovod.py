@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.schemas.finding import Finding
+from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.schemas import horovod
 
 THREAD = horovod.ThreadUse(7, "python", "background", 0.1, 0.1, 0.0, 0.0, 1.0, 0.0, (0,))
@@ -111,7 +111,7 @@ def test_a_report_of_the_first_schema(tmp_path):
     (only,) = found.findings
     assert (only.title, only.evidence, only.fix) == ("it spins", "27% of a core", "let it sleep")
     assert only.cause
-    assert files.digest(found) == files.digest_of(was)
+    assert documents.digest(found) == documents.digest_of(was)
 
 
 @pytest.mark.parametrize("findings", [[{"evidence": "27%"}], [7]])

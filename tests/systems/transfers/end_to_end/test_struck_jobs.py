@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from running import MARK, remaining, with_mark
 
-from dltune.base import files
+from dltune.base import documents
 from dltune.plan.plan import bare
 from dltune.system import topology
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
@@ -61,7 +61,7 @@ def unmeasured(path: Path, workers: Sequence[str], tensors: Sequence[str]) -> Pa
     transfers = tuple(Transfer(tensor, SERVER, 1, None) for tensor in tensors)
     section = Transfers("tic", tuple(Receiver(worker, "any", transfers) for worker in workers))
     plan = bare(topology.local(), signatures=("any",), sections={"transfers": section})
-    with files.claim(path, overwrite=False) as output:
+    with documents.claim(path, overwrite=False) as output:
         output.write(plan)
     return path
 

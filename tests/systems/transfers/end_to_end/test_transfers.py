@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dltune.job import messages
+from dltune.job import protocol
 from dltune.job.launch import Event, Job, Process
-from dltune.job.orders import Orders
+from dltune.job.protocol import Orders
 from dltune.schemas.profile import load, task, tensor
 
 pytestmark = pytest.mark.tensorflow
@@ -30,8 +30,8 @@ STEPS = 5
 class Training:
     """What was heard of the server: its graph, and of each step what it ran."""
 
-    graph: messages.Graph
-    executions: list[messages.Execution]
+    graph: protocol.Graph
+    executions: list[protocol.Execution]
     losses: str
 
     def sent(self) -> dict[int, str]:
@@ -61,7 +61,7 @@ def trained(folder: Path, *orders: str) -> Training:
     graphs = [
         (event.process, event.message)
         for event in heard
-        if isinstance(event.message, messages.Graph)
+        if isinstance(event.message, protocol.Graph)
         and event.message.device.startswith("/job:ps")
         and any(node.type == "_Recv" for node in event.message.nodes)  # the gradients
     ]
@@ -70,7 +70,7 @@ def trained(folder: Path, *orders: str) -> Training:
         event.message
         for event in heard
         if event.process is server
-        and isinstance(event.message, messages.Execution)
+        and isinstance(event.message, protocol.Execution)
         and event.message.graph == graph.id
     ]
     return Training(graph, executions, losses.read_text())
@@ -116,7 +116,7 @@ def coordinated(folder: Path, *orders: str) -> tuple[list[list[str]], str]:
     ((worker, graph),) = [
         (event.process, event.message)
         for event in heard
-        if isinstance(event.message, messages.Graph)
+        if isinstance(event.message, protocol.Graph)
         and event.message.device.startswith("/job:worker")
         and any(node.type == "_Recv" for node in event.message.nodes)
     ]
@@ -133,7 +133,7 @@ def coordinated(folder: Path, *orders: str) -> tuple[list[list[str]], str]:
         )
         for event in heard
         if event.process is worker
-        and isinstance(event.message, messages.Execution)
+        and isinstance(event.message, protocol.Execution)
         and event.message.graph == graph.id
     ]
     return [[parameter for _, parameter in step] for step in steps], loss

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dltune import __version__
-from dltune.base import files
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
-from dltune.system import cpulist
+from dltune.system import kernel_files
 from dltune.systems.ranks.horovod.watch import ranks
 from dltune.systems.ranks.horovod.watch.rank_seen import RankSeen, ThreadSeen
 from dltune.systems.ranks.horovod.watch.watch import Watch
@@ -64,7 +64,7 @@ def report_of(
     machine = local()
     report = Horovod(
         schema=horovod.SCHEMA,
-        created=files.now(),
+        created=documents.now(),
         dltune=__version__,
         command=command,
         machine=machine.fingerprint,
@@ -128,7 +128,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
     failed = watch.failed.get(seen.pid)
     failed_at = failed.at if failed else seen.ended_at or 0.0
     own = [t.last.cpus for k, t in seen.threads.items() if k[0] == seen.pid]
-    cpus = max(map(cpulist.parse, own), default=frozenset())
+    cpus = max(map(kernel_files.parse_cpulist, own), default=frozenset())
     return Rank(
         rank=place.rank,
         size=place.size,
@@ -187,7 +187,7 @@ def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) ->
         wait=None if used.queued is None else used.queued / seconds,
         voluntary=used.voluntary / seconds,
         involuntary=used.involuntary / seconds,
-        cpus=tuple(sorted(cpulist.parse(used.cpus))),
+        cpus=tuple(sorted(kernel_files.parse_cpulist(used.cpus))),
         born=thread.born,
     )
 

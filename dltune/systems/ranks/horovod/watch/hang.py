@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, Protocol
 
-from dltune.job.stacks import STANDARD_LIBRARY, Frame, NoStack, own_line, stacks
-from dltune.system.checks.py_spy import executable
+from dltune.system.checks.software import py_spy_executable
 from dltune.system.proc import stat
+from dltune.system.proc.process import STANDARD_LIBRARY, Frame, NoStack, own_line, stacks
 from dltune.systems.ranks.horovod.watch.progress import HUNG_SECONDS, Progress
 
 _STATES = {
@@ -141,7 +141,7 @@ def _still(rank: Seen) -> str:
 
 def _stands(pid: int) -> _Stand | None:
     """None where the rank waits for gradients as it should, or cannot be seen."""
-    command = executable()
+    command = py_spy_executable()
     if command is None:
         return None
     try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.system.proc.maps import Mapping
+from dltune.system.proc.process import Mapping
 from dltune.systems.ranks.horovod.watch import elf
 from dltune.systems.ranks.horovod.watch.elf import Symbol
 

@@ -10,7 +10,7 @@ import array
 import os
 from collections.abc import Sequence
 
-from dltune.system.proc.entry import read
+from dltune.system.kernel_files import read
 
 # bytes of a stack that are read, from its top: more than MPI, gloo and TensorFlow's pools put there
 DEPTH = 64 << 10

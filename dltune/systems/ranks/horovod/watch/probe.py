@@ -6,8 +6,8 @@ import threading
 
 from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import Framework
-from dltune.system.proc import process, tree
-from dltune.system.ranks import is_rank
+from dltune.job.rank_layout import is_rank
+from dltune.system.proc import process, stat
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas.horovod import Horovod
@@ -15,14 +15,14 @@ from dltune.systems.ranks.schemas.horovod import Horovod
 
 def start(root: int) -> RankProbe | None:
     """Return a probe for the job with this root process if it has several ranks."""
-    return RankProbe(root) if any(map(_is_a_rank, tree.Tree(root).refresh())) else None
+    return RankProbe(root) if any(map(_is_a_rank, stat.Tree(root).refresh())) else None
 
 
 class RankProbe:
     """Watches the threads of each rank until `end`."""
 
     def __init__(self, root: int) -> None:
-        self._watch = Watch(tree.Tree(root))
+        self._watch = Watch(stat.Tree(root))
         self._over = threading.Event()
         self._thread = threading.Thread(
             target=self._watch.run, args=(None, self._over.is_set, lambda: None), daemon=True

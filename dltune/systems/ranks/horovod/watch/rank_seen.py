@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dltune.job import messages
-from dltune.system.proc.threads import Counts
+from dltune.job import protocol
+from dltune.system.proc.stat import Counts
 from dltune.systems.ranks.horovod.watch import ranks, torch_library
 from dltune.systems.ranks.horovod.watch.ending import Ending
 from dltune.systems.ranks.horovod.watch.progress import Progress
@@ -60,7 +60,7 @@ class RankSeen:
     running: set[Key] = field(default_factory=set)
     looks: dict[Key, int] = field(default_factory=dict)
     stack: int | None = None
-    init: messages.Horovod | None = None
+    init: protocol.Horovod | None = None
     ended_at: float | None = None
     refused: str | None = None
     progress: Progress = field(default_factory=Progress)

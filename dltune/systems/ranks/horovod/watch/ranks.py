@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.system.proc.maps import Mapping as Mapped
-from dltune.system.ranks import local_rank, world
+from dltune.job.rank_layout import local_rank, world
+from dltune.system.proc.process import Mapping as Mapped
 from dltune.systems.ranks.allreduce.section import Controller
 from dltune.systems.ranks.horovod.timeline.summary import CYCLE_TIME
 from dltune.systems.ranks.horovod.watch import torch_library

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dltune.system.proc.maps import Mapping
+from dltune.system.proc.process import Mapping
 from dltune.systems.ranks.horovod.watch.horovod_library import Library, within
 from dltune.systems.ranks.horovod.watch.memory import Memory
 from dltune.systems.ranks.horovod.watch.torch_library import (

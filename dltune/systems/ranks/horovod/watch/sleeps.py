@@ -16,7 +16,7 @@ import itertools
 import time
 
 from dltune.base.errors import UsageError
-from dltune.system.perf.switches import Off, Switches
+from dltune.system.perf.ring import Off, Switches
 from dltune.systems.ranks.horovod.distribution import distribution
 from dltune.systems.ranks.horovod.watch.horovod_library import Library, within
 from dltune.systems.ranks.schemas.horovod import Cycles

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.system.proc.maps import Mapping as Mapped
-from dltune.system.ranks import local_rank, world
+from dltune.job.rank_layout import local_rank, world
+from dltune.system.proc.process import Mapping as Mapped
 from dltune.systems.ranks.horovod.watch.horovod_library import Library, version
 
 _NAME = re.compile(r"/torch/lib/libtorch_cpu\.so$")

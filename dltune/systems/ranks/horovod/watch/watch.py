@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dltune.job import messages
-from dltune.system.proc import process, stat, threads
-from dltune.system.proc.maps import Mapping, mappings
-from dltune.system.proc.pace import Pace, keep_looking
-from dltune.system.proc.tree import Tree
+from dltune.job import protocol
+from dltune.system.proc import process, stat
+from dltune.system.proc import stat as threads
+from dltune.system.proc.process import Mapping, mappings
+from dltune.system.proc.stat import Pace, Tree, keep_looking
 from dltune.systems.ranks.horovod.watch import horovod_library, ranks, torch_library
 from dltune.systems.ranks.horovod.watch.ending import Ending
 from dltune.systems.ranks.horovod.watch.hang import still_hung
@@ -52,12 +52,12 @@ class Watch:
         self.ranks: dict[Key, RankSeen] = {}
         self.denied: dict[int, str] = {}  # pid: user
         self.without: dict[int, str] = {}
-        self.failed: dict[int, messages.RankFailed] = {}
+        self.failed: dict[int, protocol.RankFailed] = {}
         self.began = self.ended = time.monotonic()
         self.looked: set[Key] = set()
         self.amiss: set[str] = set()
         self._sizes: dict[Key, int] = {}
-        self._inits: dict[int, messages.Horovod] = {}
+        self._inits: dict[int, protocol.Horovod] = {}
         self._members = Pace(*MEMBERS, self._find, self._members_due)
         self._counts = Pace(*COUNTS, self._count)
         self._paces = (
@@ -88,15 +88,15 @@ class Watch:
 
     def hear(self, message: object) -> None:
         """Take a message on Horovod from the bootstrap in a rank."""
-        if isinstance(message, messages.Horovod):
+        if isinstance(message, protocol.Horovod):
             self._inits[message.pid] = message
             self._members.soon()
             for rank in self.ranks.values():
                 if rank.pid == message.pid:
                     rank.init = message
-        elif isinstance(message, messages.NoHorovod):
+        elif isinstance(message, protocol.NoHorovod):
             self.without[message.pid] = message.reason
-        elif isinstance(message, messages.RankFailed):
+        elif isinstance(message, protocol.RankFailed):
             self.failed[message.pid] = message
 
     def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from dltune.system.proc.maps import mappings
+from dltune.system.proc.process import mappings
 from dltune.systems.ranks.horovod.watch import elf
 from dltune.systems.ranks.horovod.watch.horovod_library import find
 

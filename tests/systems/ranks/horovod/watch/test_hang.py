@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.system.checks.py_spy import py_spy
+from dltune.system.checks.software import py_spy
 from dltune.system.proc import stat
 from dltune.systems.ranks.horovod.watch.hang import hung
 from dltune.systems.ranks.horovod.watch.progress import HUNG_SECONDS, Progress

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pretended_ranks
 import pytest
 
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.commands import horovod_live
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch import watch as watching

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dltune.system.proc.maps import Mapping
+from dltune.system.proc.process import Mapping
 from dltune.systems.ranks.horovod.watch import ranks, torch_library
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import two_ranks
 
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas import horovod
 from dltune.systems.ranks.schemas.horovod import WRITER

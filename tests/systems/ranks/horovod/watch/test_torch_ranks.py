@@ -12,7 +12,7 @@ from hooked import JOBS
 from torches import TORCH_PYTHON, needs_torch
 
 from dltune.base.errors import UsageError
-from dltune.system.proc.tree import Tree
+from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.allreduce.observed import observed
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch.watch import Watch

@@ -14,8 +14,8 @@ import pytest
 from pretended_ranks import started
 
 from dltune.base.errors import UsageError
-from dltune.job import messages
-from dltune.system.proc.tree import Tree
+from dltune.job import protocol
+from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.horovod.watch import document, progress
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas import horovod
@@ -52,7 +52,7 @@ def watched(pid: int, enough: Callable[[Watch], object]) -> horovod.Horovod:
 
 def init(rank: pretended_ranks.Rank, threads: list[int], settings: dict[str, str]):
     """What the bootstrap says after hvd.init()."""
-    return messages.Horovod(
+    return protocol.Horovod(
         pid=rank.pid,
         rank=1,
         size=2,

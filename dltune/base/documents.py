@@ -1,0 +1,438 @@
+"""Faults of a field, in one form: "settings.intra must be at least 1, got 0".
+
+Reading a document whole and checked; writing one atomically.
+
+A document is JSON with a `schema` field ("dltune.profile/1": kind and version) first, gzipped when
+its name ends in `.gz`. Reading reports every fault with its path; nothing is used before all is
+checked. Writing goes through a file next to the target, so a reader never sees half a document.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import datetime
+import functools
+import gzip
+import hashlib
+import math
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from dltune.base.errors import UsageError
+from dltune.base.formatting import visible
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Condition on a value: `words` follow "must be", `holds` returns True if a value meets it."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def faults(self, here: str, *values: object) -> list[str]:
+        """A sentence for each of `values`, found at the path `here`, that is not so."""
+        return [
+            f"{here} must be {self.words}, got {visible(repr(value))}"
+            for value in values
+            if not self.holds(value)
+        ]
+
+    def of(self, here: str, struct: msgspec.Struct | None, *fields: str) -> list[str]:
+        """Return `faults` of these fields of the struct at the path `here` ("": the document).
+        A field that is None holds no value, nor does any field where the struct is left out."""
+        found: list[str] = []
+        for field in fields if struct is not None else ():
+            value = getattr(struct, field)
+            # paths are made for faults alone: a large profile has half a million such fields
+            if value is not None and not self.holds(value):
+                found += self.faults(field_path(here, field), value)
+        return found
+
+
+@functools.lru_cache
+def at_least(least: float, what: str = "") -> Bound:
+    """`what` the bound is, if it is more than a number."""
+    return Bound(f"at least {least}{_aside(what)}", lambda value: value >= least)
+
+
+@functools.lru_cache
+def at_most(most: float, what: str = "") -> Bound:
+    return Bound(f"at most {most}{_aside(what)}", lambda value: value <= most)
+
+
+def above(bound: float) -> Bound:
+    return Bound(f"above {bound}", lambda value: value > bound)
+
+
+def between(low: float, high: float) -> Bound:
+    """From `low` to `high`, both included."""
+    return Bound(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+@functools.lru_cache
+def index(size: int, of: str) -> Bound:
+    """The place of one of `size` things, of which `of` is the name, from 0 on."""
+    words = f"at least 0 and below {size} (the number of {of})"
+    return Bound(words, lambda value: 0 <= value < size)
+
+
+def one_of(known: Container[Any], names: str) -> Bound:
+    """Bound to the `known` values, which `names` describes: "one of the settings"."""
+    return Bound(f"one of {names}", known.__contains__)
+
+
+AMOUNT = Bound("finite and not negative", lambda value: 0 <= value < math.inf)
+POSITIVE = Bound("finite and above 0", lambda value: 0 < value < math.inf)
+SHARE = between(0, 1)
+LEVEL = Bound("above 0 and below 1", lambda value: 0 < value < 1)
+
+
+def each(here: str, items: Iterable[T], name: str = "") -> Iterator[tuple[str, T]]:
+    """Each with its path: its place in the list `here`, and in brackets the field `name` of it."""
+    for place, item in enumerate(items):
+        yield f"{here}[{place}] ({getattr(item, name)})" if name else f"{here}[{place}]", item
+
+
+def empty(here: str, struct: msgspec.Struct, *fields: str) -> Iterator[str]:
+    """A sentence for each of these fields that holds nothing, or but spaces."""
+    held = ((field, getattr(struct, field)) for field in fields)
+    return (
+        f"{field_path(here, field)} must not be empty"
+        for field, value in held
+        if not (value.strip() if isinstance(value, str) else value)
+    )
+
+
+def repeated(here: str, what: str, values: Iterable[Hashable]) -> Iterator[str]:
+    """A sentence for each of `values` that is there more than once."""
+    told = list(values)
+    if len(set(told)) < len(told):
+        for value, times in collections.Counter(told).items():
+            if times > 1:
+                yield (
+                    f"{here} must contain each {what} only once, got {visible(repr(value))} "
+                    f"{times} times"
+                )
+
+
+def refuse(
+    source: str,
+    faults: Sequence[str],
+    remedy: str = "correct these fields, or create the file again",
+) -> None:
+    """Raise UsageError, which lists the faults, if there are any."""
+    if faults:
+        shown = "\n  ".join(faults[:20])
+        more = f"\n  and {len(faults) - 20} more" if len(faults) > 20 else ""
+        raise UsageError(
+            f"{source} is invalid:\n  {shown}{more}",
+            remedy=remedy,
+        )
+
+
+def field_path(here: str, field: str) -> str:
+    """Path of a field of the struct at the path `here` ("": the document)."""
+    return f"{here}.{field}" if here else field
+
+
+def _aside(what: str) -> str:
+    return f" ({what})" if what else ""
+
+
+DocumentT = TypeVar("DocumentT", bound=msgspec.Struct)
+# from a document's fields under one schema to those under the next
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+# what decoding raises: the second where lists within lists are too deep
+NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
+
+
+# bytes, also of a compressed file's content
+LONGEST = 1 << 30
+_GZIP, _PART = b"\x1f\x8b", 1 << 24
+# a decoder's sentence, and a plainer one
+_PLAIN: Final = {
+    r"^Object contains unknown field": "unknown field",
+    r"^Object missing required field (.*)": r"the field \1 is missing",
+    r"^Expected (.*), got (.*)": r"must be \1, got \2",
+    r"^Invalid enum value": "unknown value",
+    r"^Input data was truncated": "the JSON data is truncated",
+}
+_REMEDY = "name another file, or create it again with dltune"
+_OUTPUT = "choose another output path, or check its permissions and the free space"
+
+
+class _Header(msgspec.Struct):
+    schema: str
+
+
+def read(
+    path: Path,
+    kind: type[DocumentT],
+    schema: str,
+    check: Callable[[DocumentT], list[str]],
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> DocumentT:
+    """The document at `path`, decoded as `kind` and found without fault by `check`.
+
+    `check` returns one sentence per fault, each beginning with the path of the faulty field.
+    `older`: by version, the conversion of a document of that version to the next version. A
+    document that was converted keeps the `digest` of the file's content; `kind` must have room for
+    it (`dict=True`). Raises UsageError when the file cannot be read, is another kind of file, is of
+    a newer schema, or has faults; the message lists them all.
+    """
+    return decode(content(path), kind, schema, check, str(path), older)
+
+
+def reader(
+    kind: type[DocumentT],
+    schema: str,
+    check: Callable[[DocumentT], list[str]],
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> Callable[[Path], DocumentT]:
+    """`read` of this kind."""
+
+    def load(path: Path) -> DocumentT:
+        """The document in a file. Raises UsageError, which lists every fault."""
+        return read(path, kind, schema, check, older)
+
+    return load
+
+
+def decode(
+    data: bytes,
+    kind: type[DocumentT],
+    schema: str,
+    check: Callable[[DocumentT], list[str]],
+    source: str,
+    older: Mapping[int, Step] = MappingProxyType({}),
+) -> DocumentT:
+    """Return the document as `read` does, from bytes; `source` names the file in messages."""
+    name, _, version = schema.rpartition("/")
+    found = _schema(data, f"a {name} file", source)
+    found_name, _, found_version = found.rpartition("/")
+    if found_name != name:
+        raise UsageError(
+            f"{source} is a {found_name or found} file, but a {name} file is needed",
+            remedy=f"name a {name} file",
+        )
+    number = int(found_version) if re.fullmatch(r"\d{1,9}", found_version) else 0
+    if found_version != version and number not in older:
+        newer = number > int(version)
+        raise UsageError(
+            f"{source} has schema {found!r}, but this version of dltune reads {schema!r}",
+            remedy="upgrade dltune" if newer else "create the file again with this version",
+        )
+    try:
+        if number in older:
+            document = _made_newer(data, kind, schema, older)
+        else:
+            document = msgspec.json.decode(data, type=kind)
+    except NOT_JSON as error:
+        raise UsageError(f"{source} is invalid: {located(error)}", remedy=_REMEDY) from None
+    refuse(source, check(document))
+    return document
+
+
+def _made_newer(
+    data: bytes, kind: type[DocumentT], schema: str, older: Mapping[int, Step]
+) -> DocumentT:
+    name, _, version = schema.rpartition("/")
+    raw = msgspec.json.decode(data, type=dict[str, Any])
+    was = digest_of(raw)
+    for passed in range(int(raw["schema"].rpartition("/")[2]), int(version)):
+        raw = {**older[passed](raw), "schema": f"{name}/{passed + 1}"}
+    document = msgspec.convert(raw, kind)
+    vars(document)["digest"] = was
+    return document
+
+
+def schema(path: Path) -> str:
+    """The schema that a file says it has. Raises UsageError when it cannot be read or has none."""
+    return _schema(content(path), "a dltune file", str(path))
+
+
+def _schema(data: bytes, expected: str, source: str) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Header).schema
+    except NOT_JSON as error:
+        what = "is empty" if not data.strip() else f"is not {expected}: {_fault(data, error)}"
+        raise UsageError(f"{source} {what}", remedy=_REMEDY) from None
+
+
+def _fault(data: bytes, error: Exception) -> str:
+    """The decoder's sentence; a plain one for what Python's own encoder writes for such numbers."""
+    at = re.search(r"\(byte (\d+)\)", str(error))
+    found = re.compile(rb"NaN|Infinity").match(data, int(at[1])) if at else None
+    if at and found:
+        return f"byte {at[1]} is {found[0].decode()}, which is not a number in JSON"
+    return located(error)
+
+
+def located(error: Exception) -> str:
+    """The decoder's sentence in plain words, with the path of the field first, where it has one."""
+    text, _, where = str(error).partition(" - at `$")
+    for words, plain in _PLAIN.items():
+        text = re.sub(words, plain, text)
+    where = where.rstrip("`").lstrip(".")
+    return f"{where}: {text}" if where else text
+
+
+def now() -> str:
+    """This moment, in the form of a document's `created`."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def digest(document: msgspec.Struct) -> str:
+    """SHA-256 of the document's content, whatever its file looked like. One that was read from an
+    older schema has that of the content there."""
+    kept: str | None = getattr(document, "__dict__", {}).get("digest")
+    return kept or digest_of(document)
+
+
+def digest_of(content: object) -> str:
+    """SHA-256 of the content, encoded as JSON."""
+    return hashlib.sha256(encode(content)).hexdigest()
+
+
+def encode(content: object) -> bytes:
+    """Encode as JSON. Text that is not UTF-8, such as old file names, is written as `?`."""
+    try:
+        return msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(content)))
+
+
+def _in_utf8(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
+    return [*map(_in_utf8, value)] if isinstance(value, list | tuple) else value
+
+
+def content(path: Path) -> bytes:
+    """Content of the file, unpacked if it is gzipped. Raises UsageError, also for more than
+    `LONGEST`."""
+    try:
+        with open(path, "rb") as file:  # once: it can be a pipe
+            packed = file.peek(len(_GZIP)).startswith(_GZIP)
+            source = gzip.GzipFile(fileobj=file) if packed else file
+            data = bytearray()
+            while len(data) <= LONGEST and (part := source.read(_PART)):
+                data += part
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise UsageError(f"{path} is a damaged gzip file", remedy="create the file again") from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", remedy="check the path and the permissions"
+        ) from None
+    if len(data) > LONGEST:
+        raise UsageError(f"{path} is larger than {LONGEST >> 30} GiB", remedy="name a smaller file")
+    return bytes(data)
+
+
+class Output:
+    """A file to be written, claimed before the work begins.
+
+    Made by `claim`. `write` can be called again and again (each time atomically replaces what this
+    output wrote before), so that work cut short leaves its last state.
+    """
+
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self.path = path
+        self._replace = overwrite
+
+    def write(self, document: msgspec.Struct) -> None:
+        data = msgspec.json.format(encode(document), indent=1) + b"\n"
+        self.write_bytes(gzip.compress(data, mtime=0) if self.path.suffix == ".gz" else data)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Raises UsageError when the disk is full or the file appeared meanwhile."""
+        path = self.path
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with open(beside, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if not self._replace:
+                _reserve(beside, path)
+                self._replace = True
+            beside.replace(path)
+        except FileExistsError:
+            raise UsageError(
+                f"another process has created {self.path} in the meantime; dltune did not replace "
+                "it",
+                remedy="choose another output file",
+            ) from None
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self.path}: {error.strerror}", remedy=_OUTPUT
+            ) from None
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _reserve(beside: Path, path: Path) -> None:
+    """Raises FileExistsError. With the content written already, where there are hard links."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        with open(path, "xb"):
+            pass
+
+
+@contextlib.contextmanager
+def claim(path: Path, *, overwrite: bool) -> Iterator[Output]:
+    """Claim `path` for this process until the block ends.
+
+    Raises UsageError at once, before any work, when the file exists (without `overwrite`), cannot
+    be written, or is claimed by another process that is still alive.
+    """
+    try:
+        if path.is_symlink():  # it stays one
+            path = path.resolve()
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", remedy="name a file")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a regular file", remedy="name a file")
+        if path.exists() and not overwrite:
+            raise UsageError(
+                f"{path} already exists",
+                remedy="choose another name, or pass --overwrite to replace it",
+            )
+        lock = path.with_name(f".{path.name}.claim")
+        handle = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except RuntimeError:
+        raise UsageError(f"{path} is a link to itself", remedy="name a file") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", remedy=_OUTPUT) from None
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise UsageError(
+            f"another dltune process is writing {path}",
+            remedy="wait until it has ended, or choose another name",
+        ) from None
+    try:
+        yield Output(path, overwrite)
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
