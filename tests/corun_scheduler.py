@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dltune.native.binding import bound
 from dltune.schemas.machine import Machine
-from dltune.simulate.work import CorunWork, bits, topology
+from dltune.simulate.engine import CorunWork, bits, topology
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from dltune.simulate.overlap.partition import Partition
+from dltune.simulate.overlap import Partition
 
 MOST = 20  # receives: there are 2**20 sets of them
 

@@ -27,7 +27,7 @@ from dltune.schemas.profile import (
     Total,
 )
 from dltune.schemas.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried, Verdict
-from dltune.simulate.workload.calibration import calibrated
+from dltune.simulate.workload import calibrated
 from dltune.stats import paired_ratio
 
 

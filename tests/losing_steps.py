@@ -7,7 +7,7 @@ from keyed import keyed
 from looked import looked
 from synthetic import machine, node, profile
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.findings.evidence import Evidence
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import Line, Part, Profile

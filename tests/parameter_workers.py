@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import StepGraph, Tensors
-from dltune.simulate.overlap.partition import Partition, partition
+from dltune.simulate.overlap import Partition, partition
+from dltune.simulate.step_graph import CSR, StepGraph, Tensors
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 import synthetic
 
 from dltune.schemas.profile import Count, Op, Profile
-from dltune.simulate.model.regression.regressors import NAMES
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.regression import NAMES
 
 MACHINE = synthetic.machine(4, tile=1)
 # for one test each; those that take long to train are proofs

@@ -8,7 +8,7 @@ from told import execution, key, plugin
 
 from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.profile.python_lines import PythonLines
+from dltune.profile.breakdown import PythonLines
 
 
 class NoLooks(PythonLines):

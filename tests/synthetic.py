@@ -18,7 +18,7 @@ from dltune.schemas.profile import (
     Settings,
     Step,
 )
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
 from dltune.system.topology import ladder, placements
 
 

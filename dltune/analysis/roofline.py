@@ -6,6 +6,10 @@ bandwidth). A peak is the figure of the machine's document, else the measurement
 itself (`Profile.roofs`), else the best rate that an op reached in the profile: that one is a lower
 bound of the real one, and the op that set it is at 100 % of it by definition. No peak is lower than
 the rate of an op.
+
+Rates of an op at one thread count and placement, from its counters, its shapes and its time.
+
+All derived figures of a profile, op by op and case by case.
 """
 
 from __future__ import annotations
@@ -14,9 +18,87 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dltune.analysis.rates import Rates
+from dltune.analysis.flops import dtype, filters, moved, operations
 from dltune.schemas.machine import MEMORY, DType, Machine, Roofs
-from dltune.schemas.profile import Op, OpTime
+from dltune.schemas.profile import Op, OpTime, Profile
+
+# bytes that a miss of the last level cache brings: the line of x86-64 and of most 64-bit Arm cores
+CACHE_LINE = 64
+
+# pairs of events (misses, accesses) of the last level cache, the first that was counted is taken
+LAST_LEVEL = (
+    (("LLC-load-misses", "LLC-store-misses"), ("LLC-loads", "LLC-stores")),
+    (("LLC-load-misses",), ("LLC-loads",)),
+    (("cache-misses",), ("cache-references",)),
+    (("LLC-misses",), ("LLC-accesses",)),
+)
+
+FAULTS = (("page-faults",), ("minor-faults", "major-faults"), ("minor-faults",))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Each is None if its inputs were not counted, or is 0 below the line.
+
+    `ipc`: instructions per cycle. `miss_rate`: of accesses to the last level cache. `memory_rate`:
+    bytes/s that its misses bring. `faults` and `switches`: of one run, over all its threads.
+    `cpu_share`: time that its threads had a CPU, over time * threads. `flop_rate`: flop/s.
+    `intensity`: flop per byte, of memory where misses were counted, else of bytes that must move.
+    `byte_rate`: bytes/s that must move, from wherever.
+    """
+
+    ipc: float | None = None
+    miss_rate: float | None = None
+    memory_rate: float | None = None
+    faults: float | None = None
+    switches: float | None = None
+    cpu_share: float | None = None
+    flop_rate: float | None = None
+    intensity: float | None = None
+    byte_rate: float | None = None
+
+
+def rates(time: OpTime, operations: int | None = None, moved: int | None = None) -> Rates:
+    """`operations` and `moved`: of one run, as `flops.py` has them.
+
+    Counts are means of a run and the time is the median: they are of the same runs, but not of the
+    same one.
+    """
+    # without what perf appends to say where it counted: instructions:u
+    counted = {count.event.partition(":")[0]: count.value for count in time.counts}
+    misses, accesses = _last_level(counted)
+    faults = (found for events in FAULTS if (found := _sum(counted, events)) is not None)
+    clock = counted.get("task-clock", counted.get("cpu-clock"))
+    memory = None if misses is None else misses * CACHE_LINE
+    return Rates(
+        ipc=_over(counted.get("instructions"), counted.get("cycles", counted.get("cpu-cycles"))),
+        miss_rate=_over(misses, accesses),
+        memory_rate=_over(memory, time.median),
+        faults=next(faults, None),
+        switches=counted.get("context-switches"),
+        cpu_share=_over(clock, time.median * time.threads),
+        flop_rate=_over(operations, time.median),
+        intensity=_over(operations, moved if memory is None else memory),
+        byte_rate=_over(moved, time.median),
+    )
+
+
+def _last_level(counted: Mapping[str, float]) -> tuple[float | None, float | None]:
+    for misses, accesses in LAST_LEVEL:
+        if (missed := _sum(counted, misses)) is not None:
+            return missed, _sum(counted, accesses)
+    return None, None
+
+
+def _sum(counted: Mapping[str, float], events: tuple[str, ...]) -> float | None:
+    if all(event in counted for event in events):
+        return sum(counted[event] for event in events)
+    return None
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
 
 # An op sets a peak only if it takes so long, in seconds: of a shorter one, the call and the reading
 # of the clock are a part, and a cache can still hold all of it.
@@ -141,10 +223,10 @@ def roofline(
         memory = Ceiling(machine.peak_bandwidth, document)
     reached = {case.dtype for case in cases if case.dtype in PEAKS}
     dtypes = {}
-    for dtype in sorted(filter(None, reached)):
-        if peak := _peak(roofs, dtype):
-            of = (c for c in cases if c.dtype == dtype)
-            dtypes[dtype] = _higher(peak, _best((c.rates.flop_rate or 0.0, c) for c in of)) or peak
+    for kind in sorted(filter(None, reached)):
+        if peak := _peak(roofs, kind):
+            of = (c for c in cases if c.dtype == kind)
+            dtypes[kind] = _higher(peak, _best((c.rates.flop_rate or 0.0, c) for c in of)) or peak
     compute = dtypes.get("float") or _peak(roofs, "float")
     if compute is None:
         compute = _best((case.rates.flop_rate or 0.0, case) for case in cases)
@@ -188,3 +270,70 @@ def _best(rated: Iterable[tuple[float, Measured]]) -> Ceiling | None:
         return None
     threads = f"{case.time.threads} thread" + ("s" if case.time.threads > 1 else "")
     return Ceiling(rate, f"{case.op.type} on {threads}", case.op.key)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """An op's work, in floating-point operations and bytes that must move, and its rate.
+
+    `cases` as `Op.times`; `best` is the fastest of them, None for an op without times. `serial` is
+    all its time in a round of the steps on one thread, in seconds; `share` its part of all ops'.
+    """
+
+    op: Op
+    operations: int | None
+    moved: int | None
+    cases: tuple[Measured, ...]
+    best: Measured | None
+    position: Position | None
+    serial: float
+    share: float
+
+    @property
+    def one(self) -> float | None:
+        """Seconds of a run on one thread; None when it was not measured there."""
+        return self.on(1)
+
+    def on(self, threads: int) -> float | None:
+        """Seconds of a run on so many threads, where they are best placed; None when it was not
+        measured there."""
+        return _on(self.op, threads)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """`ops`: in the order of their time on one thread, the longest first."""
+
+    profile: Profile
+    roofline: Roofline
+    ops: tuple[Figures, ...]
+
+    def top(self, count: int) -> list[Figures]:
+        """The first of the ops that have times."""
+        return [figures for figures in self.ops if figures.best][:count]
+
+
+def analyse(profile: Profile) -> Analysis:
+    known = filters(profile.ops)
+    work = [(op, operations(op, known), moved(op)) for op in profile.ops]
+    cases = [
+        tuple(
+            Measured(op, time, bytes_, rates(time, count, bytes_), dtype(op)) for time in op.times
+        )
+        for op, count, bytes_ in work
+    ]
+    every = (case for found in cases for case in found)
+    roof = roofline(profile.machine, every, profile.roofs)
+    serial = [(_on(op, 1) or 0.0) * op.count for op in profile.ops]
+    whole = sum(serial) or 1.0
+    found = []
+    for (op, count, bytes_), of, seconds in zip(work, cases, serial, strict=True):
+        best = min(of, key=lambda case: case.time.median, default=None)
+        position = roof.position(best) if best else None
+        found.append(Figures(op, count, bytes_, of, best, position, seconds, seconds / whole))
+    found.sort(key=lambda figures: figures.serial, reverse=True)
+    return Analysis(profile, roof, tuple(found))
+
+
+def _on(op: Op, threads: int) -> float | None:
+    return min((time.median for time in op.times if time.threads == threads), default=None)

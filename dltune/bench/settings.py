@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
+from dltune.frameworks.tensorflow import runtime
 from dltune.job.protocol import Orders, uniform_line
 from dltune.plan.plan import observers, require_machine
 from dltune.plan.settings.applied import NOTHING, Applied
@@ -15,7 +16,6 @@ from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan, Threads, Uniform
 from dltune.schemas.settings import SettingsPlan
-from dltune.simulate.workload import uniform
 
 AS_FOUND, RECOMMENDED, ONE_CORE = "as-found", "recommended", "1core"
 NAMED = (AS_FOUND, "default", RECOMMENDED, "uniform", "plan", ONE_CORE)
@@ -127,9 +127,9 @@ def _orders(plan: Plan) -> Orders:
 
 def _pair(name: str, plan: Plan, machine: Machine) -> Uniform:
     if name == "default":
-        return uniform.default(machine)
+        return runtime.default_threads(machine)
     if name == RECOMMENDED:
-        return uniform.recommended(machine)
+        return runtime.recommended_threads(machine)
     if name == "uniform":
         return _best_uniform(plan)
     if not (numbers := EXPLICIT.fullmatch(name)):
@@ -181,5 +181,8 @@ def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:
     section = plan.of(Threads)
     seconds = {p.setting: p.seconds for p in section.predictions} if section else {}
     names = {f"uniform {pair.intra}x{pair.inter}": pair}
-    names |= {"default": uniform.default(machine), RECOMMENDED: uniform.recommended(machine)}
+    names |= {
+        "default": runtime.default_threads(machine),
+        RECOMMENDED: runtime.recommended_threads(machine),
+    }
     return next((seconds[n] for n, p in names.items() if p == pair and n in seconds), None)

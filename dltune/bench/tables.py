@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from dltune.analysis.why import FAULT_SECONDS
+from dltune.analysis.op_causes import FAULT_SECONDS
 from dltune.base.formatting import Table, columns
 from dltune.bench.settings import AS_FOUND
 from dltune.schemas.bench import Bench, Setting

@@ -172,7 +172,7 @@ def _job(
 
     from dltune.cli import interrupts, progress
     from dltune.cli.profile import choice, roofs_of
-    from dltune.frameworks.tensorflow.instructions import lacking_in
+    from dltune.frameworks.tensorflow.runtime import lacking_in
     from dltune.job.failures import last_words
     from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.system import topology
@@ -273,7 +273,7 @@ def _files(paths: Sequence[Path]) -> Looked:
     """Diagnosis from earlier documents, or a saved diagnosis again."""
     from itertools import groupby
 
-    from dltune.analysis.figures import analyse
+    from dltune.analysis.roofline import analyse
     from dltune.extensions import find
     from dltune.findings.evidence import Evidence
     from dltune.report.reading import read

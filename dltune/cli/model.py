@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.cli.results import print_json, require_apart
-from dltune.simulate.model.regression.regressors import DEFAULT, NAMES
+from dltune.simulate.regression import DEFAULT, NAMES
 
 if TYPE_CHECKING:
-    from dltune.simulate.model.regression.train import Trained
+    from dltune.simulate.regression import Trained
 
 _PROFILES = click.argument(
     "profiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PROFILE..."
@@ -72,8 +72,8 @@ def train(
     """
     from dltune.base.documents import claim
     from dltune.schemas import profile as documents
-    from dltune.simulate.model.regression.file import encode, require_same
-    from dltune.simulate.model.regression.train import train as trained_on
+    from dltune.simulate.regression import train as trained_on
+    from dltune.simulate.regression_file import encode, require_same
 
     require_apart(profiles, [output])
     with claim(output, overwrite=overwrite) as file:
@@ -100,8 +100,8 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
     from dltune.base.formatting import Table, columns
     from dltune.cli import tables
     from dltune.schemas import profile as documents
-    from dltune.simulate.model.regression.file import load, require_fits
-    from dltune.simulate.model.regression.train import evaluated
+    from dltune.simulate.regression import evaluated
+    from dltune.simulate.regression_file import load, require_fits
 
     header, trained = load(model)
     loaded = [documents.load(path) for path in profiles]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dltune.job.launch import Job
-    from dltune.profile.counting import Choice
+    from dltune.profile.climb import Choice
     from dltune.profile.session import Session
-    from dltune.profile.standalone.job import StandaloneJob
+    from dltune.profile.standalone import StandaloneJob
     from dltune.schemas.machine import Machine, Roofs
     from dltune.schemas.profile import Profile
     from dltune.schemas.settings import SettingsPlan
@@ -138,7 +138,7 @@ def command(
     from dltune.base.documents import claim
     from dltune.cli import interrupts, progress
     from dltune.frameworks.pytorch import RECORDING
-    from dltune.frameworks.tensorflow.instructions import lacking_in
+    from dltune.frameworks.tensorflow.runtime import lacking_in
     from dltune.job.failures import OutOfMemory, last_words
     from dltune.job.launch import Job, require_enabled, require_executable
     from dltune.plan.settings.applied import applied
@@ -278,7 +278,7 @@ def show_profile(profile: Profile, output: Path, top: int) -> None:
 def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
     """The profile of a trace, written."""
     from dltune.base.documents import claim
-    from dltune.profile.traces.imported import imported
+    from dltune.profile.trace_import import imported
     from dltune.system import topology
 
     with claim(output, overwrite=overwrite) as file:
@@ -307,7 +307,7 @@ def choice(asked: str) -> Choice | None:
     """Counters to use. Raises UsageError when they are unknown, or not possible here."""
     if asked == "none":
         return None
-    from dltune.profile.counting import Choice
+    from dltune.profile.climb import Choice
     from dltune.system import memory
     from dltune.system.perf import presets
     from dltune.system.perf.counters import split
@@ -337,7 +337,7 @@ def _standalone(
     """The job of --ops-of; None without it."""
     if ops_of is None:
         return contextlib.nullcontext()
-    from dltune.profile.standalone.job import standalone_job
+    from dltune.profile.standalone import standalone_job
 
     sizes = between_commas(batch or "")
     if wrong := [size for size in sizes if not size.isdecimal() or int(size) < 1]:

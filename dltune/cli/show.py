@@ -68,8 +68,8 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
         return
     found = document.load(file)
     if as_json:
-        from dltune.analysis.figures import analyse
-        from dltune.analysis.report import report
+        from dltune.analysis.op_tables import report
+        from dltune.analysis.roofline import analyse
         from dltune.findings.evidence import Evidence
         from dltune.findings.registry import apply_rules
 

@@ -257,7 +257,7 @@ def _existing(into: Path, machine: Machine) -> Plan:
 
 def _advised(path: Path) -> list[str]:
     """Names of settings that a profile speaks for."""
-    from dltune.analysis.figures import analyse
+    from dltune.analysis.roofline import analyse
     from dltune.findings.evidence import Evidence
     from dltune.findings.registry import apply_rules
     from dltune.schemas import profile as documents

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from dltune import __version__
-from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import ENOUGH, is_compiled, measured, unmeasured, unrecorded
+from dltune.analysis.roofline import Analysis
+from dltune.analysis.step_parts import ENOUGH, is_compiled, measured, unmeasured, unrecorded
 from dltune.base import documents
 from dltune.findings import registry
 from dltune.findings.evidence import Evidence

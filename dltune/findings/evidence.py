@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from dltune.analysis.figures import Analysis
+    from dltune.analysis.roofline import Analysis
     from dltune.schemas.diagnosis import Graphs, Observation, Python
     from dltune.schemas.diagnosis import Process as JobProcess
     from dltune.schemas.io import (

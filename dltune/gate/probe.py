@@ -12,7 +12,7 @@ from dltune.job.failures import Sightings, hopeless, why_no_step
 from dltune.job.launch import Process
 from dltune.job.protocol import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
-from dltune.profile.discovery import Discovery
+from dltune.profile.processes import Discovery
 from dltune.schemas.machine import Machine
 
 LOOK_SECONDS = 2.0

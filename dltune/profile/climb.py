@@ -4,15 +4,29 @@ All ops still climbing run at the same case in a step, as the paper does: one th
 ladder of thread counts, each count in every placement it has, while an op's time falls. From where
 it stops an op keeps its best case, but for the count of all cores: every op is measured there, as
 TensorFlow's recommended setting runs it there.
+
+Performance counters read around ops while the climb goes on.
+
+Steps of the job that take turns between two sets of orders, and their times compared.
+
+Steps of the job as they are, and then with denormal numbers taken for zero: what these cost.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from dltune.schemas.profile import Placement
-from dltune.stats import relative_spread
+from dltune.job import protocol
+from dltune.job.record import NANOSECOND
+from dltune.schemas import profile
+from dltune.schemas.profile import Placement, Ratio
+from dltune.stats import paired_ratio, relative_spread, unpaired_ratio
+from dltune.system.perf.events import Event
 
 Case = tuple[int, Placement]
 # How many counts in a row may be slower than an op's best before it stops. The paper stops at the
@@ -112,3 +126,224 @@ class Climb:
     def steps(self, graph: int) -> Iterator[tuple[Case, list[float]]]:
         """What executions of `graph` took in ops, by case."""
         yield from self._steps.get(graph, {}).items()
+
+
+# events that the kernel also accounts for by thread and process, and where
+_ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
+    "minor-faults": lambda used: used[0],
+    "major-faults": lambda used: used[1],
+    "page-faults": lambda used: used[0] + used[1],
+    "context-switches": lambda used: used[2] + used[3],
+    "task-clock": lambda used: used[4] * NANOSECOND,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Events to count: `groups` of events that are counted together, each under separate orders.
+
+    `asked` is the user's word for it, `why` a sentence on the events that could be counted here,
+    `fault_seconds` the cost of a page fault here.
+    """
+
+    asked: str
+    why: str
+    groups: tuple[tuple[Event, ...], ...]
+    fault_seconds: float | None = None
+
+
+class Counting:
+    """Counts by op key and case."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.overhead: profile.Ratio | None = None
+        # by key, case and event: running share and value of each run
+        self._runs: dict[tuple[str, Case, str], list[tuple[float, float]]] = defaultdict(list)
+        self._accounts: list[protocol.Totals] = []
+
+    def add(self, group: Sequence[Event], key: str, case: Case, counted: Sequence[float]) -> None:
+        """Add one run of an op: its running share, then a value for each event of the group."""
+        running, *values = counted
+        for event, value in zip(group, values, strict=True):
+            self._runs[key, case, event.name].append((running, value * _unit(event)))
+
+    def counts(self, key: str, case: Case) -> tuple[profile.Count, ...]:
+        """Return the counts of a run of `key` at `case`; empty when it was not counted there."""
+        return tuple(
+            profile.Count(
+                event=event.name,
+                value=statistics.fmean(value for _, value in runs),
+                spread=relative_spread([value for _, value in runs]),
+                samples=len(runs),
+                running=min(running for running, _ in runs),
+            )
+            for group in self.choice.groups
+            for event in group
+            if (runs := self._runs.get((key, case, event.name)))
+        )
+
+    def account(self, totals: protocol.Totals) -> None:
+        """Add the job's totals until now; the first call begins the interval."""
+        self._accounts.append(totals)
+
+    def totals(self) -> tuple[profile.Total, ...]:
+        """Return where the events of the interval happened. Empty unless all events were counted
+        all the time, and for events that the kernel does not also account for by thread."""
+        if len(self._accounts) < 2 or len(self.choice.groups) != 1:
+            return ()
+        began, ended = self._accounts[0], self._accounts[-1]
+        before = {thread.tid: _used(thread) for thread in began.threads}
+        in_ops = ended.ops[0] if ended.ops else [0.0] * len(self.choice.groups[0])
+        in_ops_before = began.ops[0] if began.ops else [0.0] * len(in_ops)
+        found = []
+        for index, event in enumerate(self.choice.groups[0]):
+            read = _ACCOUNTED.get(event.name)
+            if read is None:
+                continue
+            ops = (in_ops[index] - in_ops_before[index]) * _unit(event)
+            counted = others = 0.0
+            for thread in ended.threads:
+                used = read(_used(thread)) - read(before.get(thread.tid, (0,) * 5))
+                if thread.counted:
+                    counted += used
+                else:
+                    others += used
+            found.append(
+                profile.Total(
+                    event=event.name,
+                    ops=ops,
+                    gaps=counted - ops,
+                    others=others,
+                    process=read(ended.process) - read(began.process),
+                )
+            )
+        return tuple(found)
+
+    def document(self) -> profile.Counters:
+        return profile.Counters(
+            asked=self.choice.asked,
+            why=self.choice.why,
+            groups=tuple(tuple(event.name for event in group) for group in self.choice.groups),
+            totals=self.totals(),
+            overhead=self.overhead,
+            fault_seconds=self.choice.fault_seconds,
+        )
+
+
+def _unit(event: Event) -> float:
+    """Return the unit of one count: clocks count nanoseconds and are reported in seconds."""
+    return NANOSECOND if profile.is_clock(event.name) else 1.0
+
+
+def _used(thread: protocol.Thread) -> tuple[int, ...]:
+    return (thread.minor, thread.major, thread.voluntary, thread.involuntary, thread.cpu)
+
+
+# pairs of steps to compare: at most, at least, and the seconds after which the least is enough
+PAIRS, LEAST_PAIRS, PAIRS_SECONDS = 10, 3, 20.0
+# without so much as one more pair in this time, the job does something else now
+GIVE_UP_SECONDS = 60.0
+
+
+class Turns:
+    """Steps take turns between the orders `base` and `other`, and are compared in pairs of
+    neighbours, so that the machine's drift hits both."""
+
+    def __init__(self, base: int, other: int) -> None:
+        self._versions = {base: 0, other: 1}
+        self._began = time.monotonic()
+        self._executions: list[tuple[int, int, int]] = []  # number, version, start
+
+    def add(self, execution: protocol.Execution) -> None:
+        """An execution of the step's main graph."""
+        if execution.version in self._versions:
+            kind = self._versions[execution.version]
+            self._executions.append((execution.number, kind, execution.start))
+
+    @property
+    def known(self) -> bool:
+        """Whether there are pairs enough, or no more are to be waited for."""
+        pairs, waited = len(self._pairs()), time.monotonic() - self._began
+        enough = pairs >= PAIRS or (pairs >= LEAST_PAIRS and waited >= PAIRS_SECONDS)
+        return enough or waited >= GIVE_UP_SECONDS
+
+    def ratio(self) -> Ratio | None:
+        """Time of a step under `other` over one under `base`; None with too few pairs."""
+        pairs = self._pairs()
+        if len(pairs) < LEAST_PAIRS:
+            return None
+        found = paired_ratio(pairs)
+        return Ratio(pairs=found.rounds, low=found.low, median=found.median, high=found.high)
+
+    def _pairs(self) -> list[tuple[float, float]]:
+        """(other, base) walls of neighbours; the first two steps warm up."""
+        walls = [
+            (kind, following - start)
+            for (number, kind, start), (next_number, _, following) in pairwise(self._executions[2:])
+            if next_number == number + 1
+        ]
+        pairs: list[tuple[float, float]] = []
+        for (kind, wall), (other, following) in zip(walls[::2], walls[1::2], strict=False):
+            if kind != other and wall > 0 and following > 0:
+                pairs.append((wall, following) if kind else (following, wall))
+        return pairs
+
+
+# each of the two goes on for so many steps and seconds, or for so many steps once these are over
+STEPS, LEAST_SECONDS = 20, 1.0
+LEAST_STEPS, LONG = 5, 10.0
+# without an end after so long, the job does something else now
+
+
+class Flushing:
+    """Executions under the orders `base`, then under `flushed`. They do not take turns: a state
+    whose denormal numbers were taken for zero once has none from then on."""
+
+    def __init__(self, base: int, flushed: int) -> None:
+        self.base, self.flushed = base, flushed
+        self._began = time.monotonic()
+        self._turned = False
+        self._starts: dict[int, list[int]] = {base: [], flushed: []}
+
+    def add(self, execution: protocol.Execution) -> None:
+        """An execution of the step's main graph."""
+        if execution.version in self._starts:
+            self._starts[execution.version].append(execution.start)
+
+    def turns(self) -> bool:
+        """Whether there are enough of the first, and the others are to be ordered: once."""
+        turns = not self._turned and self._enough(self.base)
+        self._turned = self._turned or turns
+        return turns
+
+    @property
+    def known(self) -> bool:
+        """Whether there are enough of both, or no more are to be waited for."""
+        return self._enough(self.flushed) or time.monotonic() - self._began >= GIVE_UP_SECONDS
+
+    def ratio(self) -> Ratio | None:
+        """Time of a step with denormal numbers taken for zero over one without; None with too few
+        of either."""
+        if not self._enough(self.flushed):
+            return None
+        base, flushed = self._walls(self.base), self._walls(self.flushed)
+        found = unpaired_ratio(base, flushed)
+        return Ratio(
+            pairs=min(len(base), len(flushed)), low=found.low, median=found.median, high=found.high
+        )
+
+    def _enough(self, version: int) -> bool:
+        starts = self._starts[version]
+        steps = len(starts) - 2  # the first warms up
+        seconds = (starts[-1] - starts[1]) * 1e-9 if steps > 0 else 0.0
+        return (steps >= STEPS and seconds >= LEAST_SECONDS) or (
+            steps >= LEAST_STEPS and seconds >= LONG
+        )
+
+    def _walls(self, version: int) -> list[float]:
+        """Of so many parts of the steps, the mean ns of a step."""
+        starts = self._starts[version][1:]
+        parts = min(STEPS, len(starts) - 1)
+        ends = [round(part * (len(starts) - 1) / parts) for part in range(parts + 1)]
+        return [(starts[to] - starts[since]) / (to - since) for since, to in pairwise(ends)]

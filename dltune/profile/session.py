@@ -33,14 +33,10 @@ from dltune.job.protocol import (
     machine_lines,
 )
 from dltune.job.record import NANOSECOND, Record
-from dltune.profile.climb import Case, Climb
-from dltune.profile.counting import Choice, Counting
-from dltune.profile.discovery import OWN, OWN_LEAST, WARM_UP, Discovery, Steps
+from dltune.profile.breakdown import PythonLines, between_looks
+from dltune.profile.climb import Case, Choice, Climb, Counting, Flushing, Turns
 from dltune.profile.document import Own, assemble, python_matters
-from dltune.profile.flushing import Flushing
-from dltune.profile.peers import answers, peers
-from dltune.profile.python_lines import PythonLines, between_looks
-from dltune.profile.turns import Turns
+from dltune.profile.processes import OWN, OWN_LEAST, WARM_UP, Discovery, Steps, answers, peers
 from dltune.schemas.machine import Machine, Roofs
 from dltune.schemas.profile import Profile, Ratio, tasks
 from dltune.schemas.settings import SettingsPlan

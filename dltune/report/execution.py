@@ -17,11 +17,10 @@ from dltune.plan.threads.strategies import per_instance, per_type
 from dltune.report.timeline import Slice, Timeline, levels, measured, simulated
 from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Profile, Step
-from dltune.simulate.graph import profiled
-from dltune.simulate.graph.liveness import lives
-from dltune.simulate.workload.calibration import Calibration, calibrated
-from dltune.simulate.workload.transfer import transferred
-from dltune.simulate.workload.workload import Outcome, Workload
+from dltune.simulate import step_graph
+from dltune.simulate.machine_transfer import transferred
+from dltune.simulate.step_graph import lives
+from dltune.simulate.workload import Calibration, Outcome, Workload, calibrated
 from dltune.system.topology import BUILTIN_MACHINES
 
 STRATEGY_3 = "per-type+co-run"
@@ -78,7 +77,7 @@ def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Si
 def live_bytes(step: Step, slices: Sequence[Slice]) -> list[tuple[int, int]]:
     """(nanoseconds, bytes from then on) that the ops of a step need over one execution, by the
     graph, without what outlives it."""
-    graph = profiled.graph(step)
+    graph = step_graph.graph(step)
     start, end = (np.full(len(graph), -1, np.int64) for _ in range(2))
     nodes = [piece.node for piece in slices]
     start[nodes] = [piece.start for piece in slices]

@@ -1,4 +1,4 @@
-"""Comparisons of settings that take turns: the document of `dltune bench`, and the state of a search."""
+"""Comparisons of settings that take turns: the bench document, and the state of a search."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The graph document: a training step that was not profiled, written by hand or by another program.
 
 Nodes, tensors and ops are referred to by position, counted from 0.
-`dltune.simulate.graph.documented` reads and writes it.
+`dltune.simulate.graph_document` reads and writes it.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
+from dltune.frameworks.tensorflow import runtime
 from dltune.plan.settings.applied import set_by_user
 from dltune.plan.settings.setting import Circumstances, Setting
 from dltune.plan.settings.space import SPACE, by_name, joins
 from dltune.schemas.settings import Choice, Kind, Untried
-from dltune.simulate.workload import uniform
 from dltune.tune.candidate import KINDS, Candidate, Option
 
 _THREADS = "threads"
@@ -72,7 +72,7 @@ def offer(
 
 
 def _recommended(here: Circumstances, options: Sequence[Option]) -> Candidate | None:
-    pair = uniform.recommended(here.machine)
+    pair = runtime.recommended_threads(here.machine)
     choice = Choice(_THREADS, f"{pair.intra}x{pair.inter}")
     return (choice,) if any(option.choice == choice for option in options) else None
 

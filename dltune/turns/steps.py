@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dltune.job.protocol import Graph
 from dltune.job.record import Record
-from dltune.profile.discovery import Discovery
+from dltune.profile.processes import Discovery
 
 # of warm steps, seconds and number that are enough to know a long step by
 LONG_SECONDS, LONG_LEAST = 5.0, 1

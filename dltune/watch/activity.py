@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from dltune.profile.python_lines import runs_graph
+from dltune.profile.breakdown import runs_graph
 from dltune.schemas.diagnosis import Activity, Python, Share
 from dltune.schemas.profile import Line
 from dltune.system.proc.process import Frame, calls_torch, own_frame, own_line

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.base.errors import DltuneError
 from dltune.findings.evidence import Evidence
 from dltune.findings.python import denormals
@@ -17,8 +17,8 @@ from dltune.job import protocol
 from dltune.job.failures import loaded
 from dltune.job.launch import Job, Process
 from dltune.job.record import Record, period
-from dltune.profile.counting import Choice
-from dltune.profile.discovery import WARM_UP
+from dltune.profile.climb import Choice
+from dltune.profile.processes import WARM_UP
 from dltune.profile.session import Progress, Session
 from dltune.schemas.machine import Machine, Roofs
 from dltune.system.topology import default_interval

@@ -24,10 +24,8 @@ import numpy as np
 from memory_rivals import Blocks, checkmate, checkmate_rounded, contracted, ordered, rotor
 
 from dltune.schemas import profile as documents
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import StepGraph, Tensors
-from dltune.simulate.networks.layer import Network
+from dltune.simulate.networks import Network
+from dltune.simulate.step_graph import CSR, StepGraph, Tensors, peak
 from dltune.systems.memory.model.exact import exact
 from dltune.systems.memory.model.layered import layer_step
 from dltune.systems.memory.model.measured import MeasuredStep, measured

@@ -9,7 +9,7 @@ that). Roofs are maxima, so that the most of each side is compared; medians and 
 much was in the way. likwid-bench's arrays get huge pages as dltune's do.
 
 `shapes`: products of as many operations in TensorFlow, square and thin, as shares of the roof, and
-what arithmetic says of them (`dltune.analysis.below_roof`).
+what arithmetic says of them (`dltune.analysis.op_causes`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.analysis.below_roof import allowed
+from dltune.analysis.op_causes import allowed
 from dltune.system import topology
 from dltune.system.roofs import measure
 from dltune.system.roofs.measure import Case, Level, levels, room

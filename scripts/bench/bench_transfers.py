@@ -30,11 +30,11 @@ from dltune.job import protocol
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import Orders, machine_lines
 from dltune.job.record import NANOSECOND, span
+from dltune.profile.processes import sends
 from dltune.schemas import profile as documents
 from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Profile, tensor
-from dltune.simulate.graph.receives import sends
-from dltune.simulate.overlap.partition import partition
+from dltune.simulate.overlap import partition
 from dltune.stats import quantiles
 from dltune.system import topology
 from dltune.systems.transfers import cluster_times as overlap

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Kind, StepGraph
 from dltune.systems.memory.model.schedule import Step, lives
 
 SLOTS = 200  # in which rotor's programme counts memory

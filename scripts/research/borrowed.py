@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.simulate.model.curve import Case
+from dltune.simulate.op_time import Case
 
 # how many ops of the type lend their shape, weighed by how near their time on one thread is
 NEIGHBOURS = 5

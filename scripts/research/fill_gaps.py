@@ -27,9 +27,9 @@ from borrowed import Shapes
 
 from dltune.profile.climb import Climb
 from dltune.schemas import profile as documents
-from dltune.simulate.model.curve import Case, Curve, all_cases
-from dltune.simulate.model.regression.train import accuracy
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.op_time import Case, Curve, all_cases
+from dltune.simulate.regression import accuracy
 from dltune.system.topology import builtin_machine, ladder, placements
 
 KNL = builtin_machine("knl-7250")

@@ -1,5 +1,5 @@
-"""Fit the scaling law of dltune/simulate/model/knl.py to Table II of the paper, and print its
-constants.
+"""Fit the scaling law of dltune/simulate/machine_transfer.py to Table II of the paper, and print
+its constants.
 
 Per op family (Conv2DBackpropFilter, Conv2DBackpropInput, Conv2D) and over its three input sizes:
 

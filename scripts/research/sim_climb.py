@@ -16,9 +16,9 @@ import random
 import statistics
 
 from dltune.profile.climb import PATIENCE, Climb
-from dltune.simulate.model.curve import Case, Curve
-from dltune.simulate.model.regression.train import accuracy
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.op_time import Case, Curve
+from dltune.simulate.regression import accuracy
 from dltune.system.topology import builtin_machine, ladder, placements
 
 KNL = builtin_machine("knl-7250")

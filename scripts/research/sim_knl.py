@@ -13,14 +13,14 @@ import argparse
 import collections
 from pathlib import Path
 
+from dltune.frameworks.tensorflow import runtime
 from dltune.plan.threads.decide import planned
 from dltune.plan.threads.strategies import per_instance, per_type
 from dltune.schemas.profile import Profile, load
-from dltune.simulate.model import knl
-from dltune.simulate.model.curve import Curve
-from dltune.simulate.workload import uniform
-from dltune.simulate.workload.transfer import transferred
-from dltune.simulate.workload.workload import Workload, workload
+from dltune.simulate import machine_transfer
+from dltune.simulate.machine_transfer import transferred
+from dltune.simulate.op_time import Curve
+from dltune.simulate.workload import Workload, workload
 from dltune.system.topology import builtin_machine
 
 SLOTS = (16,)
@@ -88,7 +88,7 @@ def main() -> None:
         if len(profiles) != len(MODELS):
             parser.error(f"give the profiles of {', '.join(MODELS)}, in this order")
         if arguments.first:
-            knl.SLOWNESS, knl.SPAWN = FIRST_SLOWNESS, {None: 1.0}
+            machine_transfer.SLOWNESS, machine_transfer.SPAWN = FIRST_SLOWNESS, {None: 1.0}
         compare(profiles)
 
 
@@ -105,7 +105,7 @@ def fit(profile: Profile, *, first: bool) -> None:
             if node.op is None or not profile.ops[node.op].times:
                 continue
             op = profile.ops[node.op]
-            family = knl.family(op.type)
+            family = machine_transfer.family(op.type)
             named = family if family in TABLE_VI else "others"
             serial[named].append((op.type, Curve.measured(op.times).serial, node.repeats))
     wanted = {**TABLE_VI, "others": STEP - sum(TABLE_VI.values())}
@@ -121,7 +121,8 @@ def fit(profile: Profile, *, first: bool) -> None:
 
 def total(instances: Instances, factor: float, spawn: float, threads: int = CORES) -> float:
     return sum(
-        runs * knl.law(kind, spawn).seconds(own * factor, threads) for kind, own, runs in instances
+        runs * machine_transfer.law(kind, spawn).seconds(own * factor, threads)
+        for kind, own, runs in instances
     )
 
 
@@ -133,7 +134,7 @@ def gain(instances: Instances, factor: float, spawn: float) -> float:
     planned_ = 0.0
     for kind, ones in types.items():
         largest = max(own for _, own, _ in ones) * factor
-        law = knl.law(kind, spawn)
+        law = machine_transfer.law(kind, spawn)
         best = min(range(1, CORES + 1), key=lambda n: law.seconds(largest, n))
         planned_ += total(ones, factor, spawn, best)
     return total(instances, factor, spawn) / planned_
@@ -179,7 +180,7 @@ def compare(profiles: list[Profile]) -> None:
 
 
 def stages(there: Workload) -> dict[str, float | str]:
-    setting = uniform.recommended(there.machine)
+    setting = runtime.recommended_threads(there.machine)
     recommended = there.uniform(setting.intra, setting.inter)
     chosen = per_type(there, per_instance(there))
     two, three, four = (
@@ -202,7 +203,7 @@ def stages(there: Workload) -> dict[str, float | str]:
 
 def by_hand(there: Workload, intra: int, inter: int) -> dict[str, float | str]:
     """The best uniform setting of the grid beside the paper's."""
-    grid = {(u.intra, u.inter): 0.0 for u in uniform.grid(there.machine)}
+    grid = {(u.intra, u.inter): 0.0 for u in runtime.thread_grid(there.machine)}
     for setting in grid:
         grid[setting] = there.uniform(*setting).seconds
     best = min(grid, key=lambda setting: grid[setting])

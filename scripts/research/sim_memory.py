@@ -22,9 +22,8 @@ import numpy as np
 
 from dltune.schemas import profile
 from dltune.schemas.machine import Tier
-from dltune.simulate.graph import liveness, profiled
-from dltune.simulate.networks.layer import Network
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate import step_graph
+from dltune.simulate.networks import Device, Network
 from dltune.system import topology
 from dltune.systems.memory.model import layer_times
 from dltune.systems.memory.model.accesses import Accesses, accesses
@@ -215,7 +214,7 @@ def table_3() -> None:
 def unfreed(found: Case) -> Accesses:
     """Nothing is given back before the step ends, and the batch is a tensor, too."""
     own, last = found.uses.lives, len(found.steps) - 1
-    lives = liveness.Lives(
+    lives = step_graph.Lives(
         np.append(own.tensor, -1).astype(np.int32),
         np.append(own.begin, 0),
         np.full(len(own.begin) + 1, last + 1),
@@ -259,7 +258,7 @@ TABLE_5 = {
 
 
 def _peak(step: LayerStep, strategy: Strategy, *, offload: bool) -> int:
-    found = liveness.peak(lives(step.graph, schedule(step, strategy, offload=offload)))[0]
+    found = step_graph.peak(lives(step.graph, schedule(step, strategy, offload=offload)))[0]
     return found + step.input
 
 
@@ -502,13 +501,13 @@ def job(path: Path) -> None:
     """Its tensors through the pool, and through the C library's allocator, touched as a kernel
     would: each page once."""
     for step in profile.load(path).steps:
-        graph = profiled.acyclic(step)
+        graph = step_graph.acyclic(step)
         when = [
             (-1, -1) if node.start is None or node.end is None
             else (round(1e9 * node.start), round(1e9 * node.end)) for node in step.nodes
         ]  # fmt: skip
         start, end = (np.array(column, np.int64) for column in zip(*when, strict=True))
-        found = liveness.lives(graph, start, end)
+        found = step_graph.lives(graph, start, end)
         made = replayed(found)
         print(f"{len(step.nodes)} nodes, {made.allocations} allocations a step of "
               f"{1e3 * step.wall.median:.0f} ms")  # fmt: skip

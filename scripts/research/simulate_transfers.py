@@ -27,13 +27,10 @@ from typing import Literal
 
 import numpy as np
 
-from dltune.simulate.graph.receives import Receive, servers_of
-from dltune.simulate.networks.layer import Network
-from dltune.simulate.networks.published import NETWORKS
-from dltune.simulate.networks.roofline import Device, seconds
-from dltune.simulate.networks.step import NetworkStep, inference, training
-from dltune.simulate.overlap.efficiency import Bounds
-from dltune.simulate.overlap.tictac import tac, tic
+from dltune.profile.processes import Receive, servers_of
+from dltune.simulate.architectures import NETWORKS
+from dltune.simulate.networks import Device, Network, NetworkStep, inference, seconds, training
+from dltune.simulate.overlap import Bounds, tac, tic
 from dltune.systems.transfers.forecast import (
     Forecast,
     Replica,

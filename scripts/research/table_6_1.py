@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dltune.schemas import profile as document
 from dltune.schemas.profile import Step
-from dltune.simulate.graph.profiled import graph
+from dltune.simulate.step_graph import graph
 from dltune.systems.ranks.allreduce.calls import SINGLE
 from dltune.systems.ranks.allreduce.topology import traverse
 

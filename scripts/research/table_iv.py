@@ -23,10 +23,8 @@ from pathlib import Path
 from dltune.schemas import profile as documents
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Profile
-from dltune.simulate.model.curve import Curve, all_cases
-from dltune.simulate.model.regression.features import Layout, sample_cases
-from dltune.simulate.model.regression.regressors import NAMES
-from dltune.simulate.model.regression.train import accuracy, evaluated, train
+from dltune.simulate.op_time import Curve, all_cases
+from dltune.simulate.regression import NAMES, Layout, accuracy, evaluated, sample_cases, train
 from dltune.system.topology import ladder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from norms import Graph
 
-from dltune.analysis.batch_norm import pieces
+from dltune.analysis.step_parts import pieces
 
 IMAGE = (8, 6, 6, 16)
 

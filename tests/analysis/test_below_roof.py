@@ -8,9 +8,8 @@ from keyed import keyed
 from roofed import roofs
 from synthetic import machine, profile
 
-from dltune.analysis.below_roof import below_roof
-from dltune.analysis.figures import analyse
-from dltune.analysis.why import why
+from dltune.analysis.op_causes import below_roof, why
+from dltune.analysis.roofline import analyse
 
 WHEEL = ("AVX2", "AVX512F", "AVX512_VNNI", "FMA")
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed import convolution, keyed
 
-from dltune.analysis.convolution import filters
-from dltune.analysis.flops import moved, operations
+from dltune.analysis.flops import filters, moved, operations
 
 FLOAT = 4
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from synthetic import machine, network, node, op
 
-from dltune.analysis.parts import measured, unmeasured
+from dltune.analysis.step_parts import measured, unmeasured
 from dltune.schemas.profile import Framework, Part
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from keyed import keyed
 
-from dltune.analysis.rates import Rates, rates
+from dltune.analysis.roofline import Rates, rates
 
 
 def at(threads: int, seconds: float, **counts: float):

@@ -6,8 +6,8 @@ from keyed import keyed
 from roofed import roofs
 from synthetic import machine, profile
 
-from dltune.analysis import derived
-from dltune.analysis.figures import analyse
+from dltune.analysis import op_tables
+from dltune.analysis.roofline import analyse
 
 MILLION = 1_000_000
 
@@ -161,7 +161,7 @@ def test_no_roof_is_lower_than_what_an_op_reached():
 
 
 def test_ceilings_are_told_by_type_and_level():
-    found = list(derived.ceilings(roofed(matmul({1: 20e-3})).roofline))
+    found = list(op_tables.ceilings(roofed(matmul({1: 20e-3})).roofline))
     assert found == [
         "peak, compute float: 512 GFLOP/s (measured, float32 with AVX-512)",
         "peak, memory: 64 GB/s (measured, from memory)",

@@ -7,8 +7,8 @@ import pytest
 from keyed import keyed
 from synthetic import machine, profile
 
-from dltune.analysis.figures import analyse
-from dltune.analysis.why import why
+from dltune.analysis.op_causes import why
+from dltune.analysis.roofline import analyse
 
 MILLION = 1_000_000
 PEAKS = {"peak_flops": 100e9, "peak_bandwidth": 20e9, "shared_cache": MILLION}

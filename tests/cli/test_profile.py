@@ -21,7 +21,7 @@ from dltune.cli.progress import Line, live
 from dltune.cli.tables import show
 from dltune.profile.session import Progress
 from dltune.schemas.profile import Memory
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
 
 
 def shown(capsys, made, **changes) -> str:

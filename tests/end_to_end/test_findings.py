@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.analysis.batch_norm import pieces
+from dltune.analysis.step_parts import pieces
 from dltune.schemas import profile as documents
 
 pytestmark = pytest.mark.tensorflow

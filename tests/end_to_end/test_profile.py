@@ -31,8 +31,7 @@ from tensorflows import OTHER_PYTHON
 from dltune.base.documents import claim
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Profile
-from dltune.simulate.graph.liveness import lives, peak
-from dltune.simulate.graph.profiled import graph
+from dltune.simulate.step_graph import graph, lives, peak
 from dltune.system.topology import ladder
 
 pytestmark = pytest.mark.tensorflow

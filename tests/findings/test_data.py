@@ -8,7 +8,7 @@ from looked import looked
 from observations import host, observation, process
 from synthetic import machine, node, profile
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.findings.evidence import Evidence
 from dltune.schemas import io
 from dltune.schemas.diagnosis import Finding

@@ -9,7 +9,7 @@ from looked import looked
 from observations import BUSY, MIB, graphs, host, observation, process, python
 from synthetic import machine, profile
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.findings.evidence import Evidence
 from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Part, Ratio

@@ -11,8 +11,8 @@ from norms import Graph
 from observations import graphs, host, observation, process, python
 from synthetic import machine, node, profile
 
-from dltune.analysis.figures import analyse
-from dltune.analysis.parts import wall
+from dltune.analysis.roofline import analyse
+from dltune.analysis.step_parts import wall
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
 from dltune.schemas.diagnosis import Finding

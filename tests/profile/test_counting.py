@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.job.protocol import Thread, Totals
-from dltune.profile.counting import Choice, Counting
+from dltune.profile.climb import Choice, Counting
 from dltune.system.perf.events import parse
 
 FAULTS, SWITCHES, CLOCK = map(parse, ("minor-faults", "context-switches", "task-clock"))

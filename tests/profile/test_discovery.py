@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from told import MS, TRAINING, VALIDATION, execution, graph, record
 
-from dltune.profile import discovery
-from dltune.profile.discovery import Discovery, Steps
+from dltune.profile import processes
+from dltune.profile.processes import Discovery, Steps
 
 
 class Clock:
@@ -37,7 +37,7 @@ def test_a_graph_that_does_not_train_is_taken_when_nothing_else_has_come():
     clock = Clock()
     found = Discovery({1: after(50, types=VALIDATION)}, clock)
     assert found.find() is None
-    clock.now = discovery.UNTRAINED_SECONDS - 1
+    clock.now = processes.UNTRAINED_SECONDS - 1
     assert found.find() is None
     clock.now += 1
     assert found.find() == Steps(1, (0,), False)
@@ -62,7 +62,7 @@ def test_what_runs_beside_a_step_that_xla_compiles_is_not_the_step():
         told.add(execution(1, number * 100 * MS, [0.001]))
     found = Discovery({1: told}, clock)
     assert found.find() is None
-    clock.now = discovery.UNTRAINED_SECONDS + 1
+    clock.now = processes.UNTRAINED_SECONDS + 1
     assert found.find() is None
 
 

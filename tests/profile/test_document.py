@@ -12,7 +12,7 @@ from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
-from dltune.profile.peers import Meeting
+from dltune.profile.processes import Meeting
 from dltune.schemas.profile import Profile, check
 
 

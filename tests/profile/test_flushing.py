@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from told import execution
 
-from dltune.profile.flushing import Flushing
+from dltune.profile.climb import Flushing
 
 BASE, FLUSHED = 7, 8
 

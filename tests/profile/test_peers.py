@@ -9,7 +9,7 @@ from told import MS, execution, key, plugin
 
 from dltune.job import protocol
 from dltune.job.record import Record
-from dltune.profile.peers import answers, peers
+from dltune.profile.processes import answers, peers
 
 SERVER, FIRST, SECOND = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dltune.profile import python_lines
-from dltune.profile.python_lines import PythonLines, between_looks, runs_graph
+from dltune.profile import breakdown
+from dltune.profile.breakdown import PythonLines, between_looks, runs_graph
 from dltune.system.checks.software import py_spy
 from dltune.system.proc import process
 from dltune.system.proc.process import Frame, own_line
@@ -170,7 +170,7 @@ def test_a_main_thread_without_python(job, monkeypatch):
     def others(command: str, pid: int) -> list[process.Thread]:
         return [found for found in process.stacks(command, pid) if found.os_thread_id != pid]
 
-    monkeypatch.setattr(python_lines, "stacks", others)
+    monkeypatch.setattr(breakdown, "stacks", others)
     looking = PythonLines(job.pid, 0.01, looks=2)
     looking.start()
     assert finished(looking).why == "py-spy did not find the Python stack of the main thread"

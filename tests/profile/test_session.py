@@ -14,7 +14,8 @@ from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
 from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
-from dltune.profile import discovery, session
+from dltune.profile import processes as discovery
+from dltune.profile import session
 from dltune.profile.session import Progress, Session
 from dltune.schemas.profile import Profile, check
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from told import execution
 
 from dltune.job.protocol import Execution
-from dltune.profile.turns import LEAST_PAIRS, PAIRS, Turns
+from dltune.profile.climb import LEAST_PAIRS, PAIRS, Turns
 
 BASE, OTHER = 7, 8
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from page_parsed import Page, parsed
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.base.errors import UsageError
 from dltune.plan.plan import put, with_sections
 from dltune.report.page import page

@@ -11,8 +11,8 @@ from dltune.plan.plan import put, with_sections
 from dltune.plan.threads.decide import choose
 from dltune.report import execution as module
 from dltune.report.execution import simulations
-from dltune.simulate.workload.calibration import calibrated
-from dltune.simulate.workload.transfer import transferred
+from dltune.simulate.machine_transfer import transferred
+from dltune.simulate.workload import calibrated
 from dltune.system.topology import builtin_machine
 
 

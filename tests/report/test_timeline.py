@@ -19,7 +19,7 @@ from dltune.report.timeline import (
 )
 from dltune.schemas.profile import Node
 from dltune.simulate import engine
-from dltune.simulate.workload.calibration import calibrated
+from dltune.simulate.workload import calibrated
 
 spans = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1])),

@@ -21,7 +21,7 @@ from dltune.schemas.profile import (
     task,
 )
 from dltune.schemas.settings import Choice, SettingsPlan
-from dltune.simulate.workload.calibration import calibrated
+from dltune.simulate.workload import calibrated
 
 SAMPLES = Path(__file__).parent / "samples"
 

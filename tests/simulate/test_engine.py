@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from dltune.schemas.machine import SCHEMA, Core, Machine
 from dltune.schemas.plan import Candidate
-from dltune.simulate.engine import CoreSet, Graph, Timeline
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.work import CorunWork, FifoWork
+from dltune.simulate.engine import CoreSet, CorunWork, FifoWork, Graph, Timeline
+from dltune.simulate.step_graph import CSR
 
 
 def machine(cores: int, tile: int = 2, hardware: int = 1, smt: float | None = None) -> Machine:

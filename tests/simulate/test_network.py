@@ -9,9 +9,8 @@ from fluid import Channel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.simulate.engine import CoreSet, Graph, Network, Timeline
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph, Network, Timeline
+from dltune.simulate.step_graph import CSR
 
 
 def across(successors, where, seconds, priority=None) -> Timeline:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.simulate.engine import CoreSet, Graph, Link, Timeline
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph, Link, Timeline
+from dltune.simulate.step_graph import CSR
 
 
 def replayed(inputs, where, cores, links, *, seconds, bytes_, priority=None) -> Timeline:

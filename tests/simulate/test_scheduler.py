@@ -7,7 +7,7 @@ from corun_scheduler import Admission, Scheduler
 
 from dltune.schemas.machine import SCHEMA, Core, Machine
 from dltune.schemas.plan import Candidate
-from dltune.simulate.work import CorunWork
+from dltune.simulate.engine import CorunWork
 from dltune.system.topology import builtin_machine, cores_for, placements
 
 KNL = builtin_machine("knl-7250")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dltune.schemas.plan import Candidate
-from dltune.simulate.engine import CoreSet, Graph
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.work import CorunWork, FifoWork
+from dltune.simulate.engine import CoreSet, CorunWork, FifoWork, Graph
+from dltune.simulate.step_graph import CSR
 from dltune.system.topology import builtin_machine
 
 KNL = builtin_machine("knl-7250")

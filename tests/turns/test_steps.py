@@ -10,7 +10,7 @@ from told import MS, TRAINING, VALIDATION, execution, graph, plugin
 
 from dltune.job import protocol
 from dltune.job.record import Record
-from dltune.profile import discovery
+from dltune.profile import processes
 from dltune.turns.steps import LEAST_RUNS, PATIENT_RUNS, StepFinder
 
 STEP = [f"layer{i}" for i in range(8)]
@@ -85,7 +85,7 @@ def test_validation_is_no_step_however_much_alike() -> None:
 
 def test_what_fills_a_buffer_is_no_step_once_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes beside others."""
-    monkeypatch.setattr(discovery, "UNTRAINED_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "UNTRAINED_SECONDS", 0.0)
     filling = named(1, ["decode", "resize", "scale"], VALIDATION)
     found = StepFinder(ran((filling, 40))).find()
     assert found is not None

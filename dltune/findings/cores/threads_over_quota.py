@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import unrecorded, working
+from dltune.analysis.roofline import Analysis
+from dltune.analysis.step_parts import unrecorded, working
 from dltune.findings.cores.thread_limits import default_threads
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule

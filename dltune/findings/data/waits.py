@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.analysis.parts import part, unrecorded
+from dltune.analysis.step_parts import part, unrecorded
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import is_significant
 from dltune.schemas.io import Process, Thread

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from dltune.analysis.figures import Analysis, Figures
-from dltune.analysis.parts import unrecorded, working
-from dltune.analysis.roofline import Measured
-from dltune.analysis.why import FAULT_SECONDS
+from dltune.analysis.op_causes import FAULT_SECONDS
+from dltune.analysis.roofline import Analysis, Figures, Measured
+from dltune.analysis.step_parts import unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.schemas.diagnosis import Finding, Gain, Process

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.batch_norm import pieces
-from dltune.analysis.figures import Analysis
-from dltune.analysis.parts import op_seconds, taken, unrecorded, working
+from dltune.analysis.roofline import Analysis
+from dltune.analysis.step_parts import op_seconds, pieces, taken, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.schemas.diagnosis import Finding, Gain

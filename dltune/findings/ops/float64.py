@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.below_roof import below_roof
-from dltune.analysis.figures import Analysis, Figures
 from dltune.analysis.keys import Key, parse
-from dltune.analysis.parts import portion, unrecorded, working
+from dltune.analysis.op_causes import below_roof
+from dltune.analysis.roofline import Analysis, Figures
+from dltune.analysis.step_parts import portion, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.findings.thread_settings import advised

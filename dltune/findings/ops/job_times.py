@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dltune.analysis.parts import part, recording, unrecorded, wall
+from dltune.analysis.step_parts import part, recording, unrecorded, wall
 from dltune.findings.evidence import Evidence
 from dltune.findings.memory.allocator_trim import fault_share
 from dltune.schemas.profile import Profile

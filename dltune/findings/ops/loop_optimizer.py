@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dltune.analysis.parts import wall
-from dltune.analysis.pauses import LONG
+from dltune.analysis.step_parts import LONG, wall
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import MIN_SHARE
 from dltune.findings.rule import rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.analysis.keys import Key
-from dltune.analysis.parts import portion, unrecorded, working
+from dltune.analysis.step_parts import portion, unrecorded, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.schemas.diagnosis import Finding, Gain

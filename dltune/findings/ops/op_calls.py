@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import wall
-from dltune.analysis.pauses import LONG, pauses
+from dltune.analysis.step_parts import LONG, pauses, wall
 from dltune.findings.evidence import Evidence
 from dltune.findings.ops import loop_optimizer
 from dltune.findings.python_samples import MIN_SHARE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import op_seconds, part, recording, taken, unrecorded, wall, working
-from dltune.analysis.why import SHORT_SECONDS
+from dltune.analysis.op_causes import SHORT_SECONDS
+from dltune.analysis.step_parts import op_seconds, part, recording, taken, unrecorded, wall, working
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.schemas.diagnosis import Finding, Gain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.parts import part, unrecorded
+from dltune.analysis.step_parts import part, unrecorded
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.schemas.diagnosis import Finding

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dltune.analysis.figures import Figures
-from dltune.analysis.parts import ENOUGH, measured, part
+from dltune.analysis.roofline import Figures
+from dltune.analysis.step_parts import ENOUGH, measured, part
 from dltune.findings.cores.thread_limits import job_thread_limit, thread_limit
 from dltune.findings.evidence import Evidence
 from dltune.findings.ops.job_times import job_times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dltune.analysis.figures import Figures
-from dltune.analysis.parts import ENOUGH, may_be_recording, measured, wall
+from dltune.analysis.roofline import Figures
+from dltune.analysis.step_parts import ENOUGH, may_be_recording, measured, wall
 from dltune.findings.cores import crowded_processes, narrow_affinity, threads_over_quota
 from dltune.findings.cores.thread_limits import crowding_share
 from dltune.findings.evidence import Evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dltune.analysis.parts import wall
+from dltune.analysis.step_parts import wall
 from dltune.findings.cores.neighbour import neighbour_wait
 from dltune.findings.evidence import Evidence
 from dltune.findings.python_samples import shares_of

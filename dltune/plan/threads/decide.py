@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
+from dltune.frameworks.tensorflow import runtime
 from dltune.plan.threads.strategies import (
     candidates,
     per_instance,
@@ -15,8 +16,7 @@ from dltune.plan.threads.strategies import (
     why_no_hyperthreads,
 )
 from dltune.schemas.plan import Candidate, OpPlan, Prediction, Threads, Uniform
-from dltune.simulate.workload import uniform
-from dltune.simulate.workload.workload import SMALL, Outcome, Workload
+from dltune.simulate.workload import SMALL, Outcome, Workload
 
 log = logging.getLogger(__name__)
 
@@ -114,15 +114,15 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
         )
     remarks = [f"note: {why_not}"] if why_not else []
     intra = workload.own.intra if bitwise else None
-    best_uniform = _fewest(_uniform(workload, u) for u in uniform.grid(machine, intra))
+    best_uniform = _fewest(_uniform(workload, u) for u in runtime.thread_grid(machine, intra))
     if workload.varying is not None:
         # other batches may be why one number of threads was faster
-        own = _uniform(workload, uniform.own(workload.own, machine))
+        own = _uniform(workload, runtime.own_threads(workload.own, machine))
         if own.seconds * (1 - workload.varying) <= best_uniform.seconds:
             best_uniform = own
     options = [
-        _uniform(workload, uniform.default(machine), "default"),
-        _uniform(workload, uniform.recommended(machine), "recommended"),
+        _uniform(workload, runtime.default_threads(machine), "default"),
+        _uniform(workload, runtime.recommended_threads(machine), "recommended"),
         best_uniform,
     ]
     if bitwise:
@@ -176,7 +176,7 @@ def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
     3 stays within two threads of strategy 2, so it cannot give them up; a cap, the same for all
     ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
     """
-    caps = sorted({u.intra for u in uniform.grid(workload.machine)} - {workload.cores})
+    caps = sorted({u.intra for u in runtime.thread_grid(workload.machine)} - {workload.cores})
     chosen = {cap: per_type(workload, per_instance(workload, cap)) for cap in caps}
     found = []
     for option in uncapped:
@@ -212,7 +212,7 @@ def planned(
 
     `slots`: the executor slots to try strategy 3 with.
     """
-    base = uniform.recommended(workload.machine)
+    base = runtime.recommended_threads(workload.machine)
     intra = workload.own.intra if name.startswith("bitwise") else base.intra
     if "co-run" not in name:
         own_pool = workload.alike(base.intra)

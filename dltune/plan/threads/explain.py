@@ -11,7 +11,7 @@ from dltune.plan.threads.decide import Decision
 from dltune.plan.threads.strategies import leaders, per_instance
 from dltune.schemas.plan import Candidate
 from dltune.schemas.profile import Op
-from dltune.simulate.workload.workload import SMALL, Workload
+from dltune.simulate.workload import SMALL, Workload
 
 # how many ops and how many neighbours are told at most
 OPS = 8

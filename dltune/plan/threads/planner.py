@@ -22,9 +22,8 @@ from dltune.views import Section, View
 if TYPE_CHECKING:
     from dltune.plan.threads.decide import Decision as Strategies
     from dltune.schemas.profile import Profile
-    from dltune.simulate.model.prediction import Model
-    from dltune.simulate.workload.calibration import Calibration
-    from dltune.simulate.workload.workload import Workload
+    from dltune.simulate.op_time import Model
+    from dltune.simulate.workload import Calibration, Workload
 
 
 class ThreadsPlanner(Planner[Threads]):
@@ -115,7 +114,7 @@ class ThreadsPlanner(Planner[Threads]):
         return EnforcedThreads(section, run)
 
     def apply(self, section: Threads, plan: Plan, machine: Machine) -> Callable[[], None]:
-        from dltune.frameworks.tensorflow.apply import obey
+        from dltune.frameworks.tensorflow.runtime import obey
         from dltune.job.protocol import machine_lines
         from dltune.plan.threads.fitted import fit
 
@@ -152,8 +151,8 @@ def _decide(
     from dltune.plan.threads.show import predictions
     from dltune.plan.threads.target import restricted
     from dltune.schemas import profile as documents
-    from dltune.simulate.workload.calibration import calibrated
-    from dltune.simulate.workload.transfer import transferred
+    from dltune.simulate.machine_transfer import transferred
+    from dltune.simulate.workload import calibrated
     from dltune.system.topology import builtin_machine
 
     if model and machine:
@@ -196,8 +195,8 @@ def _decide(
 
 def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[str]]:
     """The regression model of a file, for this profile's ops, and what it does not cover."""
-    from dltune.simulate.model.regression.file import load, require_fits
-    from dltune.simulate.model.regression.train import Regression
+    from dltune.simulate.regression import Regression
+    from dltune.simulate.regression_file import load, require_fits
 
     header, trained = load(path)
     require_fits(header, profile, path, name)
@@ -221,7 +220,7 @@ def _remarks(
     profile: Profile, workload: Workload, calibration: Calibration, strategies: Strategies
 ) -> Sequence[str]:
     """Return the basis of the predictions, and what limits them."""
-    from dltune.simulate.workload.calibration import is_oversubscribed
+    from dltune.simulate.workload import is_oversubscribed
 
     own = profile.settings
     basis: list[str] = []

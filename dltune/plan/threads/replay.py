@@ -6,7 +6,7 @@ from __future__ import annotations
 from dltune.plan.threads.fitted import Handling, fit
 from dltune.schemas import graph
 from dltune.schemas.plan import Candidate, Threads
-from dltune.simulate.workload.workload import Outcome, Workload
+from dltune.simulate.workload import Outcome, Workload
 from dltune.system.topology import cores_for
 
 

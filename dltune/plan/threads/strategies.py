@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import CANDIDATES, Candidate
 from dltune.schemas.profile import Placement
-from dltune.simulate.workload.workload import Workload
+from dltune.simulate.workload import Workload
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op
 # stays within this of strategy 2's count.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.analysis.figures import Figures
-from dltune.analysis.roofline import Roofline
+from dltune.analysis.roofline import Figures, Roofline
 from dltune.report.charts.axis import Axis
 from dltune.report.charts.plot import Plot
 from dltune.report.markup import Markup, short

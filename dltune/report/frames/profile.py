@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import msgspec.inspect as ms
 
-from dltune.analysis.figures import analyse
-from dltune.analysis.rates import Rates
-from dltune.analysis.roofline import Position
-from dltune.analysis.why import why
+from dltune.analysis.op_causes import why
+from dltune.analysis.roofline import Position, Rates, analyse
 from dltune.report.frames.columns import leaves
 from dltune.report.frames.table import Row, Table
 from dltune.schemas.profile import Op, OpTime, Profile

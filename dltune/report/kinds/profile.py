@@ -6,10 +6,10 @@ import functools
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from dltune.analysis import derived
-from dltune.analysis.figures import Analysis, analyse
-from dltune.analysis.parts import unmeasured
-from dltune.analysis.why import why
+from dltune.analysis import op_tables
+from dltune.analysis.op_causes import why
+from dltune.analysis.roofline import Analysis, analyse
+from dltune.analysis.step_parts import unmeasured
 from dltune.base.formatting import Key
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import apply_rules
@@ -85,13 +85,13 @@ def _steps(profile: Profile) -> Iterator[str]:
             f"{step.executions} executions"
         )
         if step.parts:
-            yield f"  {derived.parts(step)}"
+            yield f"  {op_tables.parts(step)}"
     yield (
         f"{profile.framework.title}, threads as found: intra-op {profile.settings.intra}, inter-op "
         f"{profile.settings.inter}; {len(profile.machine.cores)} cores: {profile.machine.name}"
     )
     for link in profile.links:
-        yield f"tensors from {link.sender} {derived.link(link)}"
+        yield f"tensors from {link.sender} {op_tables.link(link)}"
     if profile.memory:
         yield f"tensors: {_memory(profile.memory)}"
 
@@ -101,18 +101,18 @@ def _top(analysis: Analysis, top: int) -> Iterator[Piece]:
     profile = analysis.profile
     heavy = analysis.top(top)
     if heavy:
-        yield derived.times(heavy)
-    own = derived.own_times(profile.ops, top, derived.WORTH if heavy else 0.0)
+        yield op_tables.times(heavy)
+    own = op_tables.own_times(profile.ops, top, op_tables.WORTH if heavy else 0.0)
     if own.rows or not heavy:
         yield own
     if profile.framework.capabilities.is_eager:
-        passes = derived.both_passes(profile, top)
+        passes = op_tables.both_passes(profile, top)
         if passes.rows:
             yield passes
-    rates = derived.rates(heavy)
+    rates = op_tables.rates(heavy)
     if len(rates.columns) > 2:
         yield rates
-        yield from filter(None, (*derived.ceilings(analysis.roofline), derived.scaled(heavy)))
+        yield from filter(None, (*op_tables.ceilings(analysis.roofline), op_tables.scaled(heavy)))
     if heavy:
         yield from ("", "reasons for these op times")
     for figures in heavy:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from dltune.analysis import derived
-from dltune.analysis.figures import Analysis, Figures
-from dltune.analysis.why import why
+from dltune.analysis import op_tables
+from dltune.analysis.op_causes import why
+from dltune.analysis.roofline import Analysis, Figures
 from dltune.base.formatting import Bar, Cell, Prose, Table, columns
 from dltune.report.charts.marks import captioned
 from dltune.report.charts.scaling import scaling, spark
@@ -85,7 +85,7 @@ def curves(analysis: Analysis, chosen: Choices) -> Markup:
 def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     """The times; beside them what was chosen, the curve, and why an op takes its time."""
     timed = analysis.top(len(analysis.ops))
-    table = derived.times(timed[:ROWS])
+    table = op_tables.times(timed[:ROWS])
     rows = [  # the curve is drawn in place of its numbers
         (*row[:-1], *_beside(figures, analysis, chosen))
         for row, figures in zip(table.rows, timed, strict=False)
@@ -93,7 +93,7 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
     heads = (*table.columns[:-1], *columns("chosen", "", "why"))
     wide = dataclasses.replace(table, columns=heads, rows=rows)
     shown = html(wide, f"{prefix}-ops-table")
-    own = derived.own_times(analysis.profile.ops, DRAWN, derived.WORTH)
+    own = op_tables.own_times(analysis.profile.ops, DRAWN, op_tables.WORTH)
     if own.rows:  # such as what torch.compile has compiled
         shown = joined([shown, html(own, f"{prefix}-own-table")])
     left = timed[ROWS:]

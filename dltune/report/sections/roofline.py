@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dltune.analysis import derived
-from dltune.analysis.figures import Analysis
+from dltune.analysis import op_tables
+from dltune.analysis.roofline import Analysis
 from dltune.report.charts.marks import legend
 from dltune.report.charts.roofline import roofline
 from dltune.report.markup import Markup, joined, tag
@@ -19,7 +19,7 @@ ROWS = 200
 def rates(analysis: Analysis) -> Iterator[Piece]:
     yield Picture(lambda _: _roofs(analysis))
     ops = [figures for figures in analysis.ops if figures.best][:ROWS]
-    yield from on_page(replace(derived.rates(ops), name="rates-table"))
+    yield from on_page(replace(op_tables.rates(ops), name="rates-table"))
 
 
 def _roofs(analysis: Analysis) -> Markup:
@@ -37,7 +37,7 @@ def _roofs(analysis: Analysis) -> Markup:
                 ]
             ),
         ]
-    return joined([*body, tag("ul", *(tag("li", line) for line in derived.ceilings(roof)))])
+    return joined([*body, tag("ul", *(tag("li", line) for line in op_tables.ceilings(roof)))])
 
 
 def counters(found: Counters) -> Iterator[Piece]:
@@ -45,6 +45,6 @@ def counters(found: Counters) -> Iterator[Piece]:
     yield from on_page(f"Asked: {found.asked}. {found.why}")
     yield from on_terminal("", f"counters ({found.asked}): {found.why}")
     if found.totals:
-        yield replace(derived.totals(found.totals), name="totals-table")
+        yield replace(op_tables.totals(found.totals), name="totals-table")
     if found.overhead:
-        yield derived.overhead(found.overhead)
+        yield op_tables.overhead(found.overhead)

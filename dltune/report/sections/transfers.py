@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.profile.breakdown import kind
+from dltune.profile.processes import receives
 from dltune.report.timeline import measured
 from dltune.schemas.profile import Profile, Step
-from dltune.simulate.graph.receives import receives
-from dltune.simulate.overlap.efficiency import Bounds
+from dltune.simulate.overlap import Bounds
 
 
 def transfers(profile: Profile, step: Step) -> Iterator[str]:

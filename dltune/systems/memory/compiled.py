@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dltune.analysis.parts import unrecorded
+from dltune.analysis.step_parts import unrecorded
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
 from dltune.schemas.pytorch_step import Compiled, Graph, Rung

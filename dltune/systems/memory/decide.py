@@ -15,9 +15,8 @@ from dltune.base.errors import UsageError
 from dltune.native.solver import SolverFailed
 from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Node, Profile, Step
-from dltune.simulate.graph import liveness
-from dltune.simulate.graph.csr import Amounts
-from dltune.simulate.graph.liveness import Lives, peak
+from dltune.simulate import step_graph
+from dltune.simulate.step_graph import Amounts, Lives, peak
 from dltune.systems.memory.model.batch import Batched, batched
 from dltune.systems.memory.model.eager import EagerStep, eager, recomputed
 from dltune.systems.memory.model.exact import exact
@@ -393,7 +392,7 @@ def _beside(step: Step, found: MeasuredStep) -> int:
     that came meanwhile. The median over its nodes."""
     at = [_places_in_time(node) for node in step.nodes]
     begin, end = np.array(at, np.int64).reshape(-1, 2).T
-    held = liveness.lives(found.graph, begin, end)
+    held = step_graph.lives(found.graph, begin, end)
     beside = [
         node.live - int(held.bytes[(held.begin <= moment) & (held.end >= moment)].sum())
         for node, moment in zip(step.nodes, end.tolist(), strict=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile, Step
-from dltune.simulate.graph.liveness import peak
+from dltune.simulate.step_graph import peak
 from dltune.systems.memory.decide import (
     leaner,
     lives_of,

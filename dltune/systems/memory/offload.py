@@ -9,8 +9,7 @@ import numpy as np
 
 from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Step
-from dltune.simulate.graph.csr import Amounts
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate.step_graph import Amounts, Kind
 from dltune.systems.memory.model.accesses import Accesses, accesses
 from dltune.systems.memory.model.measured import MeasuredStep
 from dltune.systems.memory.model.offloading import hidden

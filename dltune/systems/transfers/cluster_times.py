@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dltune.simulate.engine import CoreSet, Graph, Network
-from dltune.simulate.graph.csr import CSR, Integers, Numbers
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph, Network
+from dltune.simulate.step_graph import CSR, Integers, Numbers
 from dltune.systems.transfers.worker import Worker
 
 # computing is counted in seconds of one op

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 import msgspec
 
 from dltune.base.errors import UsageError
+from dltune.profile.processes import Receive, receives, spread
 from dltune.schemas.profile import (
     SERVERS,
     Profile,
     Step,
     job,
 )
-from dltune.simulate.graph import profiled
-from dltune.simulate.graph.receives import Receive, receives, spread
-from dltune.simulate.graph.step_graph import StepGraph
-from dltune.simulate.overlap.efficiency import Bounds, makespan
-from dltune.simulate.overlap.partition import NANOSECONDS, Partition, partition
-from dltune.simulate.overlap.tictac import tac, tic
+from dltune.simulate import step_graph
+from dltune.simulate.overlap import NANOSECONDS, Bounds, Partition, makespan, partition, tac, tic
+from dltune.simulate.step_graph import StepGraph
 from dltune.systems.transfers.improved import improved
 from dltune.systems.transfers.oracle import node_seconds
 from dltune.systems.transfers.section import (
@@ -148,7 +146,7 @@ def weighed(
             control = (*nodes[node].control, one.node)
             nodes[node] = msgspec.structs.replace(nodes[node], control=control)
     whole = msgspec.structs.replace(step, nodes=tuple(nodes))
-    return profiled.acyclic(whole), channel, seconds
+    return step_graph.acyclic(whole), channel, seconds
 
 
 def by_chance(part: Partition) -> list[int]:

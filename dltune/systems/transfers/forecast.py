@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.graph.csr import Numbers
-from dltune.simulate.graph.step_graph import StepGraph
-from dltune.simulate.overlap.partition import Partition, partition
+from dltune.simulate.overlap import Partition, partition
+from dltune.simulate.step_graph import Numbers, StepGraph
 from dltune.systems.transfers.cluster_times import Cluster, ClusterStep
 from dltune.systems.transfers.worker import worker
 

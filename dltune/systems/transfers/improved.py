@@ -13,9 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dltune.simulate.overlap.efficiency import Bounds, makespan, schedule
-from dltune.simulate.overlap.partition import Partition
-from dltune.simulate.overlap.tictac import tac, tic
+from dltune.simulate.overlap import Bounds, Partition, makespan, schedule, tac, tic
 
 # orders that are tried: some two seconds for the 363 receives of ResNet-152
 LOOKS = 5_000

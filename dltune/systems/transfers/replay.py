@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dltune.profile.processes import Receive, receives
 from dltune.schemas.profile import Profile, Step
-from dltune.simulate.engine import CoreSet, Graph, Link, Timeline
-from dltune.simulate.graph.receives import Receive, receives
-from dltune.simulate.overlap.partition import partition
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph, Link, Timeline
+from dltune.simulate.overlap import partition
 from dltune.systems.transfers.decide import by_chance, weighed
 from dltune.systems.transfers.section import Receiver
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dltune.base.errors import UsageError
+from dltune.profile.processes import Receive, sends, servers_of
 from dltune.schemas.profile import Profile
-from dltune.simulate.graph.receives import Receive, sends, servers_of
-from dltune.simulate.overlap.partition import Partition
+from dltune.simulate.overlap import Partition
 from dltune.systems.transfers.decide import (
     ORDERS,
     Cluster,

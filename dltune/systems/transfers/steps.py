@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dltune.job import protocol
 from dltune.job.record import NANOSECOND, span
 from dltune.schemas.profile import tensor
-from dltune.simulate.overlap.efficiency import Bounds
+from dltune.simulate.overlap import Bounds
 from dltune.systems.transfers.section import Receiver
 
 

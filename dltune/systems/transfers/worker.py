@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.graph.csr import CSR, Numbers
-from dltune.simulate.graph.step_graph import StepGraph
-from dltune.simulate.graph.traversal import complete, reached
+from dltune.simulate.step_graph import CSR, Numbers, StepGraph, complete, reached
 
 
 @dataclass(frozen=True, eq=False)

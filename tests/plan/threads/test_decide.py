@@ -18,10 +18,8 @@ from dltune.schemas.profile import (
     Settings,
     Tried,
 )
-from dltune.simulate.model.scaling import Law
-from dltune.simulate.workload.calibration import calibrated
-from dltune.simulate.workload.transfer import transferred
-from dltune.simulate.workload.workload import workload
+from dltune.simulate.machine_transfer import Law, transferred
+from dltune.simulate.workload import calibrated, workload
 from dltune.system.topology import builtin_machine
 
 KNL = builtin_machine("knl-7250")

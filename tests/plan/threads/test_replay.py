@@ -14,8 +14,7 @@ from dltune.plan.threads.decide import choose
 from dltune.plan.threads.replay import replayed
 from dltune.schemas.graph import of_node
 from dltune.schemas.plan import OpPlan, Plan
-from dltune.simulate.workload.calibration import calibrated
-from dltune.simulate.workload.workload import Workload
+from dltune.simulate.workload import Workload, calibrated
 
 replace = msgspec.structs.replace
 

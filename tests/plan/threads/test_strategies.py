@@ -7,16 +7,16 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dltune.frameworks.tensorflow import runtime
 from dltune.plan.threads.strategies import (
     candidates,
     per_instance,
     per_type,
     why_no_hyperthreads,
 )
-from dltune.simulate.model.curve import all_cases
-from dltune.simulate.model.scaling import Law
-from dltune.simulate.workload import uniform
-from dltune.simulate.workload.workload import workload
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.op_time import all_cases
+from dltune.simulate.workload import workload
 from dltune.system.topology import builtin_machine
 
 KNL = builtin_machine("knl-7250")
@@ -89,16 +89,19 @@ def test_strategy_4_needs_a_second_hardware_thread() -> None:
 
 def test_tensorflow_s_settings_on_the_paper_s_machine() -> None:
     """Section II-C: by default 272 and 272, recommended 68 and 1."""
-    assert (uniform.default(KNL).intra, uniform.default(KNL).inter) == (272, 272)
-    assert (uniform.recommended(KNL).intra, uniform.recommended(KNL).inter) == (68, 1)
+    assert (runtime.default_threads(KNL).intra, runtime.default_threads(KNL).inter) == (272, 272)
+    assert (runtime.recommended_threads(KNL).intra, runtime.recommended_threads(KNL).inter) == (
+        68,
+        1,
+    )
 
 
 def test_the_grid_has_powers_of_two_and_the_counts_of_tiles_sockets_and_machine() -> None:
     two_sockets = synthetic.machine(12, tile=3, sockets=2)
-    counts = {setting.intra for setting in uniform.grid(two_sockets)}
+    counts = {setting.intra for setting in runtime.thread_grid(two_sockets)}
     assert counts == {1, 2, 3, 4, 6, 8, 12}
-    assert len(uniform.grid(two_sockets)) == 49
-    assert {setting.intra for setting in uniform.grid(two_sockets, 5)} == {5}
+    assert len(runtime.thread_grid(two_sockets)) == 49
+    assert {setting.intra for setting in runtime.thread_grid(two_sockets, 5)} == {5}
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,9 +7,9 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.profile.standalone.batch import batch_of, channels_of, with_batch
+from dltune.profile.standalone import batch_of, channels_of, with_batch
 from dltune.schemas.graph import parse_key
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
 
 
 def moved(key: str, old: int = 64, new: int = 256, channels: frozenset[int] = frozenset()) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.profile.standalone.rewritten import Plain, plain
+from dltune.profile.standalone import Plain, plain
 from dltune.schemas.graph import parse_key
 
 

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.profile.standalone.sizes import value
-from dltune.profile.standalone.task import Standalone
+from dltune.profile.standalone import Standalone, shape_value
 from dltune.schemas.graph import TensorType, parse_key
 
 
 def found(key: str, argument: str, out: int, new: str = "", kind: str = "", batches=(8, 8)):
     op = parse_key(key)
     wanted = Standalone(new or key, key, out, *batches)
-    return value(kind or op.type, argument, parse_key(wanted.key), op, wanted)
+    return shape_value(kind or op.type, argument, parse_key(wanted.key), op, wanted)
 
 
 @given(

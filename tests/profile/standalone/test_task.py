@@ -7,10 +7,9 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.profile.standalone.job import require_memory
-from dltune.profile.standalone.task import BASE, Task, notes, task
+from dltune.profile.standalone import BASE, Task, outcome_notes, require_memory, standalone_task
 from dltune.schemas.profile import Profile
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
 
 THERE = synthetic.machine(2)
 CONVOLUTION = "Conv2D(float[{},9,9,3],float[3,3,3,8]){{padding=SAME, strides=[1,1,1,1]}}"
@@ -22,7 +21,7 @@ def profile(*keys: str) -> Profile:
 
 
 def test_each_batch_size_and_what_does_not_depend_on_it_once():
-    made = task(profile(CONVOLUTION.format(24), "Mul(float[3,3,3,8],float[])"), [16, 32])
+    made = standalone_task(profile(CONVOLUTION.format(24), "Mul(float[3,3,3,8],float[])"), [16, 32])
     assert [op.key for op in made.ops] == [
         CONVOLUTION.format(16),
         "Mul(float[3,3,3,8],float[])",
@@ -34,7 +33,9 @@ def test_each_batch_size_and_what_does_not_depend_on_it_once():
 
 
 def test_without_batch_sizes_ops_run_as_they_were_measured():
-    made = task(profile("_MklNative" + CONVOLUTION.format(24), "Identity(float[24,8])"), [])
+    made = standalone_task(
+        profile("_MklNative" + CONVOLUTION.format(24), "Identity(float[24,8])"), []
+    )
     assert [op.key for op in made.ops] == ["_MklNative" + CONVOLUTION.format(24)]
     assert made.onednn
 
@@ -43,11 +44,11 @@ def test_ops_that_were_never_measured_cannot_run():
     found = profile(CONVOLUTION.format(24))
     bare = tuple(msgspec.structs.replace(op, times=()) for op in found.ops)
     with pytest.raises(UsageError, match="no op of this profile can run standalone"):
-        task(msgspec.structs.replace(found, ops=bare), [16])
+        standalone_task(msgspec.structs.replace(found, ops=bare), [16])
 
 
 def test_memory_grows_with_the_batch():
-    made = task(profile(CONVOLUTION.format(24)), [240])
+    made = standalone_task(profile(CONVOLUTION.format(24)), [240])
     needed, key = made.memory()
     inputs = 240 * 9 * 9 * 3 * 4 + 3 * 3 * 3 * 8 * 4
     assert (needed, key) == (BASE + 2 * inputs + 256 * 10, CONVOLUTION.format(240))
@@ -58,10 +59,10 @@ def test_memory_grows_with_the_batch():
 
 
 def test_what_is_told():
-    made = Task("", task(profile(*(f"Mul(float[24,{n}])" for n in range(1, 5))), []).ops)
+    made = Task("", standalone_task(profile(*(f"Mul(float[24,{n}])" for n in range(1, 5))), []).ops)
     keys = [op.key for op in made.ops]
     left = {keys[0]: "it takes a resource"}
-    assert notes(made, left, [keys[1], keys[2], "AddN(float[])"]) == [
+    assert outcome_notes(made, left, [keys[1], keys[2], "AddN(float[])"]) == [
         "2 of 4 ops ran standalone with the requested keys",
         "1 op was skipped: it takes a resource (Mul)",
         f"TensorFlow rewrote 1 of these ops differently, so their keys changed: {keys[3]}",

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dltune.analysis.flops import operations
 from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.profile.traces import chrome, kineto
-from dltune.profile.traces.imported import imported
+from dltune.profile import trace_events, trace_import
+from dltune.profile.trace_import import imported
 from dltune.schemas import profile as doc
 
 MACHINE = synthetic.machine(2)
@@ -150,9 +150,9 @@ def test_ops_that_no_other_has_called(seed: int) -> None:
             one["args"]["External id"] = order + 1000 * number
     flat = [one for step, inside in events for one in (step, *inside)]
     data = json.dumps(kineto_trace.trace(flat)).encode()
-    told = kineto.told(chrome.decoded(data, "a trace"), "a trace")
-    graphs = {m.id: m for m in told.messages if isinstance(m, kineto.messages.Graph)}
-    runs = [m for m in told.messages if isinstance(m, kineto.messages.Execution)]
+    told = trace_import.kineto_messages(trace_events.decoded(data, "a trace"), "a trace")
+    graphs = {m.id: m for m in told.messages if isinstance(m, trace_import.protocol.Graph)}
+    runs = [m for m in told.messages if isinstance(m, trace_import.protocol.Execution)]
     expected = [called_by_none(inside) for _, inside in events]
     assert [[n.type for n in graphs[run.graph].nodes] for run in runs] == [e for e in expected if e]
 
@@ -184,7 +184,7 @@ def test_a_trace_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_trace_of_too_many_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chrome, "MOST", 20_000)
+    monkeypatch.setattr(trace_events, "MOST", 20_000)
     path = tmp_path / "t.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 20_000 + b"{}]}"))
     with pytest.raises(UsageError, match="events and arguments"):

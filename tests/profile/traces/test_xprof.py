@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.profile.traces import chrome, xprof
-from dltune.profile.traces.imported import imported
+from dltune.profile import trace_events, trace_import
+from dltune.profile.trace_import import imported
 from dltune.schemas import profile as doc
 
 MACHINE = synthetic.machine(2)
@@ -111,9 +111,9 @@ def test_an_op_has_ended_where_the_file_marks_it(seed: int) -> None:
         at += 1000
     lot.shuffle(events)
     data = json.dumps({"traceEvents": events}).encode()
-    told = xprof.told(chrome.decoded(data, "a trace"), "a trace")
-    graphs = {m.id: m for m in told.messages if isinstance(m, xprof.messages.Graph)}
-    runs = [m for m in told.messages if isinstance(m, xprof.messages.Execution)]
+    told = trace_import.xprof_messages(trace_events.decoded(data, "a trace"), "a trace")
+    graphs = {m.id: m for m in told.messages if isinstance(m, trace_import.protocol.Graph)}
+    runs = [m for m in told.messages if isinstance(m, trace_import.protocol.Execution)]
     assert len(graphs) == 1
     for run, length in zip(runs, expected[:3], strict=True):
         nodes = graphs[run.graph].nodes

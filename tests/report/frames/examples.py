@@ -16,7 +16,7 @@ from dltune.plan.plan import with_sections
 from dltune.schemas import bench, gate, io
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice
-from dltune.simulate.graph import documented
+from dltune.simulate import graph_document
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
 TORCH = Framework("pytorch", "2.13.0", "", "")
@@ -43,7 +43,7 @@ def written(folder: Path) -> dict[str, Path]:
             gate.BASELINE_SCHEMA, "2026-01-01", "0", synthetic.machine(), ("make",), "whole", None,
             (gate.Measured("time", "s", (0.5, 0.75)),), {"peak_rss": "not told, \"here\"\n"},
         ),
-        "dltune.graph": documented.of_step(profile.steps[0], profile.ops),
+        "dltune.graph": graph_document.of_step(profile.steps[0], profile.ops),
         "dltune.machine": synthetic.machine(4),
     }  # fmt: skip
     found = {}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.model.curve import Case
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.op_time import Case
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts" / "research"))
 from borrowed import Shapes

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors
 
 
 def graph(inputs, control, back=(), outputs=None, alias=None, kind=None) -> StepGraph:

@@ -17,9 +17,8 @@ from dltune.base.errors import UsageError
 from dltune.schemas import graph as documents
 from dltune.schemas import profile as profiles
 from dltune.schemas.graph import Node, Op, Tensor, Way
-from dltune.simulate.graph import documented, profiled
-from dltune.simulate.graph.step_graph import Kind, StepGraph
-from dltune.simulate.graph.traversal import cyclic
+from dltune.simulate import graph_document, step_graph
+from dltune.simulate.step_graph import Kind, StepGraph, cyclic
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
 WAYS = (Way(1, "spread", 2e-3), Way(2, "shared", 1.1e-3))
@@ -66,23 +65,23 @@ def decoded(data: bytes) -> documents.Graph:
 def test_there_and_back(step):
     owned = dataclasses.replace(step.tensors, kind=step.tensors.kind[step.tensors.alias])
     step = dataclasses.replace(step, tensors=owned, op=step.op - 1, runs=step.runs / 3)
-    written = documented.document(step, [Op(f"op {k}", WAYS) for k in range(len(step))])
+    written = graph_document.document(step, [Op(f"op {k}", WAYS) for k in range(len(step))])
     data = msgspec.json.encode(written)
     if cyclic(step):
         with pytest.raises(UsageError, match="nodes must not wait for each other in a cycle"):
             decoded(data)
         return
-    again = documented.graph(decoded(data))
+    again = graph_document.graph(decoded(data))
     assert arrays(again) == arrays(step)
     assert list(again.names) == list(step.names)
-    assert documented.document(again, written.ops) == written
+    assert graph_document.document(again, written.ops) == written
 
 
 def test_a_graph_made_by_hand(tmp_path):
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(SMALL))
     found = documents.load(path)
-    made = documented.graph(found)
+    made = graph_document.graph(found)
     assert list(made.names) == ["weights", "product", "split", "relu"]
     assert made.op.tolist() == [-1, 0, 1, -1]
     assert made.tensors.alias.tolist() == [0, 1, 2, 3, 3]
@@ -93,9 +92,9 @@ def test_a_graph_made_by_hand(tmp_path):
 def test_a_profiled_step_as_a_document():
     profile = profiles.load(SAMPLES / "profile-1.json.gz")
     (step,) = profile.steps
-    written = documented.of_step(step, profile.ops)
+    written = graph_document.of_step(step, profile.ops)
     again = decoded(msgspec.json.encode(written))
-    assert arrays(documented.graph(again)) == arrays(profiled.graph(step))
+    assert arrays(graph_document.graph(again)) == arrays(step_graph.graph(step))
     assert [node.type for node in again.nodes] == [node.type for node in step.nodes]
     assert [op.key for op in again.ops] == [op.key for op in profile.ops]
     times = {(t.threads, t.placement): t.min for t in profile.ops[0].times}
@@ -107,7 +106,7 @@ def test_a_profiled_step_tells_types_of_tensors():
     node = profiles.Node("split", "Split", None, (), (), 12, 1.0, outputs=told)
     profile = profiles.load(SAMPLES / "profile-1.json.gz")
     step = msgspec.structs.replace(profile.steps[0], nodes=(node,), device="/device:CPU:0")
-    written = documented.of_step(step, ())
+    written = graph_document.of_step(step, ())
     assert [(t.slot, t.dtype, t.bytes) for t in written.tensors] == [
         (0, "float", 8),
         (1, "int32", 4),
@@ -120,7 +119,7 @@ def test_the_way_back_of_a_loop_is_marked():
     tensors = Tensor(0, 0, 4), Tensor(1, 0, 4)
     loop = documents.Graph(documents.SCHEMA, nodes, tensors)
     assert documents.check(loop) == []
-    assert list(documented.graph(loop).predecessors) == [[], [0]]
+    assert list(graph_document.graph(loop).predecessors) == [[], [0]]
     unmarked = msgspec.structs.replace(nodes[1], back=False)
     (fault,) = documents.check(msgspec.structs.replace(loop, nodes=(nodes[0], unmarked)))
     assert fault.startswith("nodes must not wait for each other in a cycle: ")
@@ -192,10 +191,10 @@ def test_all_faults_are_told_at_once():
 
 def test_the_graph_in_the_documentation():
     example = (SAMPLES.parents[2] / "scripts" / "docs" / "examples" / "graph.json").read_bytes()
-    assert list(documented.graph(decoded(example)).predecessors) == [[], [0]]
+    assert list(graph_document.graph(decoded(example)).predecessors) == [[], [0]]
 
 
 def test_a_graph_without_nodes():
     empty = documents.Graph(documents.SCHEMA, (), ())
     assert documents.check(empty) == []
-    assert documented.document(documented.graph(empty), ()) == empty
+    assert graph_document.document(graph_document.graph(empty), ()) == empty

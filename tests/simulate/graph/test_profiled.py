@@ -10,9 +10,8 @@ import synthetic
 
 from dltune.schemas import profile as documents
 from dltune.schemas.profile import Node, Step, Tensor
-from dltune.simulate.graph import profiled
-from dltune.simulate.graph.liveness import lives, peak
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate import step_graph
+from dltune.simulate.step_graph import Kind, lives, peak
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
 
@@ -31,7 +30,7 @@ def own(size: int) -> Tensor:
 
 
 def test_tensors_by_node_and_slot():
-    made = profiled.graph(
+    made = step_graph.graph(
         step(
             node("_Arg", outputs=(own(8),)),
             node("ReadVariableOp", (0,), outputs=(own(100),)),
@@ -55,14 +54,14 @@ def test_tensors_by_node_and_slot():
 def test_without_outputs_a_node_has_one_tensor_and_views_hand_theirs_on():
     """As in a profile of the first schema."""
     nodes = node("_Arg", size=8), node("Identity", (0,), size=8), node("Conv2D", (1,), size=100)
-    made = profiled.graph(step(*nodes, node("_Reshape", (2,), size=100)))
+    made = step_graph.graph(step(*nodes, node("_Reshape", (2,), size=100)))
     assert made.tensors.bytes.tolist() == [8, 8, 100, 100]
     assert made.tensors.alias.tolist() == [0, 0, 2, 2]
     assert made.tensors.kind.tolist() == [Kind.ARGUMENT, Kind.ARGUMENT, Kind.RESULT, Kind.RESULT]
 
 
 def test_the_way_back_of_a_loop_is_waited_for_by_nobody():
-    made = profiled.graph(
+    made = step_graph.graph(
         step(
             node("Enter", outputs=(own(4),)),
             node("Merge", (0, 3), outputs=(Tensor("float", 4, 0), own(4))),
@@ -76,7 +75,7 @@ def test_the_way_back_of_a_loop_is_waited_for_by_nobody():
 
 
 def test_what_a_kernel_takes_is_a_tensor_that_nothing_reads():
-    made = profiled.graph(
+    made = step_graph.graph(
         step(
             msgspec.structs.replace(node("MatMul", outputs=(own(4),)), scratch=7),
             msgspec.structs.replace(node("Identity", (0,)), scratch=3),
@@ -91,7 +90,7 @@ def test_what_a_kernel_takes_is_a_tensor_that_nothing_reads():
 def test_a_temporary_variable_is_held_until_it_is_given_out():
     """TensorFlow adds up many tensors in one; the ops on the way hand it on by reference."""
     reference = Tensor("float_ref", 0)
-    made = profiled.graph(
+    made = step_graph.graph(
         step(
             node("TemporaryVariable", outputs=(reference,)),
             node("Assign", (0,), outputs=(reference,)),
@@ -106,7 +105,7 @@ def test_a_temporary_variable_is_held_until_it_is_given_out():
 
 def test_a_slot_of_a_node_that_told_nothing():
     """A node that did not run, such as one in a branch that was not taken."""
-    made = profiled.graph(step(node("Split"), node("Relu", (0,), (2,), (own(4),))))
+    made = step_graph.graph(step(node("Split"), node("Relu", (0,), (2,), (own(4),))))
     assert made.tensors.bytes.tolist() == [0, 0, 0, 4]
     assert made.reads.lists[1] == [2]
 
@@ -114,7 +113,7 @@ def test_a_slot_of_a_node_that_told_nothing():
 def test_the_peak_of_a_real_step_is_below_the_allocator_s():
     profile = documents.load(SAMPLES / "profile-1.json.gz")
     (one,) = profile.steps
-    made = profiled.graph(one)
+    made = step_graph.graph(one)
     at = [
         [-1 if moment is None else round(moment * 1e9) for moment in moments]
         for moments in zip(*((n.start, n.end) for n in one.nodes), strict=True)

@@ -7,10 +7,7 @@ from drawn import graph, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.liveness import lives, peak
-from dltune.simulate.graph.step_graph import StepGraph
-from dltune.simulate.graph.traversal import ancestors, cyclic, topological
+from dltune.simulate.step_graph import CSR, StepGraph, ancestors, cyclic, lives, peak, topological
 
 rows = st.lists(st.lists(st.integers(0, 6), max_size=6), min_size=7, max_size=7)
 

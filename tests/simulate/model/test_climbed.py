@@ -7,8 +7,8 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.model.prediction import HillClimbing
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
+from dltune.simulate.op_time import HillClimbing
 
 THERE = synthetic.machine(32, tile=1)
 

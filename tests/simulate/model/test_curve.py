@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.schemas.profile import OpTime
-from dltune.simulate.model.curve import Curve
+from dltune.simulate.op_time import Curve
 
 
 def test_between_samples_it_is_a_line() -> None:

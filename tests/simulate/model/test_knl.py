@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.simulate.model import knl
+from dltune.simulate import machine_transfer
 
 # Table II: milliseconds at the best count, and what 68 threads lose; w as found by
 # scripts/research/fit_knl.py
@@ -21,7 +21,7 @@ TABLE_II = [
 
 @pytest.mark.parametrize(("family", "work", "best", "loss"), TABLE_II)
 def test_the_law_gives_table_ii(family: str, work: float, best: float, loss: float) -> None:
-    law = knl.FAMILIES[family]
+    law = machine_transfer.FAMILIES[family]
     times = [law.milliseconds(work, n) for n in range(1, 69)]
     assert min(times) == pytest.approx(best, rel=0.05)
     assert times[-1] / min(times) - 1 == pytest.approx(loss, abs=0.025)
@@ -40,16 +40,16 @@ def test_the_law_gives_table_ii(family: str, work: float, best: float, loss: flo
     ],
 )
 def test_today_s_kernels_go_by_the_paper_s_names(kind: str, family: str) -> None:
-    assert knl.family(kind) == family
+    assert machine_transfer.family(kind) == family
 
 
 def test_only_ops_with_mkl_kernels_are_controlled() -> None:
-    assert knl.controlled("_MklNativeConv2D")
-    assert knl.controlled("MatMul")
-    assert not knl.controlled("Tile")
-    assert not knl.controlled("ResourceApplyAdam")
+    assert machine_transfer.controlled("_MklNativeConv2D")
+    assert machine_transfer.controlled("MatMul")
+    assert not machine_transfer.controlled("Tile")
+    assert not machine_transfer.controlled("ResourceApplyAdam")
 
 
 def test_no_op_takes_longer_than_on_one_thread() -> None:
-    curve = knl.curve("Mul", 1e-7, [(n, "spread") for n in range(1, 69)])
+    curve = machine_transfer.knl_curve("Mul", 1e-7, [(n, "spread") for n in range(1, 69)])
     assert max(curve.seconds(n, "spread") for n in range(1, 69)) == curve.serial

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.model.scaling import Law, fitted
+from dltune.simulate.machine_transfer import Law, fitted
 
 
 @given(st.floats(0, 1), st.floats(1e-3, 10), st.floats(1e-6, 1e-2))

@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dltune.simulate.networks.layer import Layer, Network
-from dltune.simulate.networks.published import NETWORKS
-from dltune.simulate.networks.step import training
+from dltune.simulate.architectures import NETWORKS
+from dltune.simulate.networks import Layer, Network, training
 
 # of Table 1: parameters, their MiB, ops in inference and in training, batch size
 TABLE_1 = {

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.simulate.graph.liveness import lives, peak
-from dltune.simulate.graph.step_graph import Kind
-from dltune.simulate.graph.traversal import ancestors, topological
-from dltune.simulate.networks.published import NETWORKS
-from dltune.simulate.networks.step import inference, training
+from dltune.simulate.architectures import NETWORKS
+from dltune.simulate.networks import inference, training
+from dltune.simulate.step_graph import Kind, ancestors, lives, peak, topological
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.simulate.networks.building import Building
-from dltune.simulate.networks.layer import Network
-from dltune.simulate.networks.roofline import Device, seconds
-from dltune.simulate.networks.step import NetworkStep, inference, training
+from dltune.simulate.architectures import Building
+from dltune.simulate.networks import Device, Network, NetworkStep, inference, seconds, training
 
 BATCH = 3
 

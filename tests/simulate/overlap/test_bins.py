@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfers import concurrent
 
-from dltune.simulate.overlap.bins import Cost, partitions
+from dltune.simulate.overlap import Cost, partitions
 
 Bins = tuple[tuple[int, ...], ...]
 

@@ -11,13 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parameter_workers import Worker, printed_properties, printed_tac, printed_tic, workers
 
-from dltune.simulate.engine import CoreSet, Graph, Link
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.overlap.efficiency import Bounds, makespan
-from dltune.simulate.overlap.partition import partition
-from dltune.simulate.overlap.properties import NEVER, Outstanding
-from dltune.simulate.overlap.tictac import tac, tic
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph, Link
+from dltune.simulate.overlap import NEVER, Bounds, Outstanding, makespan, partition, tac, tic
+from dltune.simulate.step_graph import CSR
 
 # Figure 1(a): op1 needs recv1, op2 needs both
 TOY = Worker((0, 0), ((), (), (0,), (1, 2)), (3, 5, 7, 11))

@@ -6,7 +6,7 @@ import msgspec
 import synthetic
 from served import MIB, profile, receive
 
-from dltune.simulate.workload.workload import workload
+from dltune.simulate.workload import workload
 
 
 def test_each_tensor_of_another_task_comes_when_it_came() -> None:

@@ -11,7 +11,7 @@ from memory_steps import LAYERS, LIVE, MIB, node, profile, training
 from dltune.base.errors import UsageError
 from dltune.native import solver
 from dltune.schemas.profile import Framework, Profile
-from dltune.simulate.graph.liveness import peak
+from dltune.simulate.step_graph import peak
 from dltune.systems.memory.decide import PARTS, decide
 from dltune.systems.memory.model.measured import measured
 from dltune.systems.memory.model.schedule import Step, lives

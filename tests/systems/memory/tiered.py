@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import StepGraph, Tensors
+from dltune.simulate.step_graph import CSR, StepGraph, Tensors
 from dltune.systems.memory.model.accesses import Accesses, accesses
 from dltune.systems.memory.model.schedule import Step
 from dltune.systems.memory.model.swaps import Swap

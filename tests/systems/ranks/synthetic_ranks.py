@@ -10,7 +10,7 @@ import synthetic
 
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Node, Op, Profile
-from dltune.simulate.model.scaling import Law
+from dltune.simulate.machine_transfer import Law
 from dltune.systems.ranks.allreduce.section import Controller
 from dltune.systems.ranks.schemas.horovod import (
     SCHEMA,

@@ -11,7 +11,7 @@ import pytest
 from looked import looked
 from synthetic import machine, node, profile
 
-from dltune.analysis.figures import analyse
+from dltune.analysis.roofline import analyse
 from dltune.findings.evidence import Evidence
 from dltune.findings.registry import rules
 from dltune.schemas.diagnosis import Finding

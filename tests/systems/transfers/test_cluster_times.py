@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from parameter_workers import Worker as Drawn
 from parameter_workers import workers
 
-from dltune.simulate.overlap.efficiency import makespan
-from dltune.simulate.overlap.tictac import tac, tic
+from dltune.simulate.overlap import makespan, tac, tic
 from dltune.systems.transfers.cluster_times import Cluster
 from dltune.systems.transfers.forecast import Replica, forecast, shared
 from dltune.systems.transfers.worker import Worker, worker

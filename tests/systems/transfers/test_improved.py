@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from parameter_workers import Worker, workers
 
-from dltune.simulate.overlap.efficiency import Bounds, makespan
-from dltune.simulate.overlap.tictac import tac, tic
+from dltune.simulate.overlap import Bounds, makespan, tac, tic
 from dltune.systems.transfers.improved import improved
 
 

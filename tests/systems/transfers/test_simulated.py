@@ -14,8 +14,8 @@ from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.cli import cli
+from dltune.profile.processes import sends
 from dltune.schemas.profile import Node, Partner, Tensor
-from dltune.simulate.graph.receives import sends
 from dltune.systems.transfers.decide import Cluster
 from dltune.systems.transfers.planner import GIGABIT
 from dltune.systems.transfers.simulated import (

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from dltune.base.documents import claim
-from dltune.profile.standalone import task as tasks
+from dltune.profile.standalone import SCHEMA, Done, load_task
 
 
 def main() -> None:
-    task = tasks.load(Path(sys.argv[1]))
+    task = load_task(Path(sys.argv[1]))
     # oneDNN's kernels are chosen when TensorFlow is imported
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if task.onednn else "0"
     import tensorflow as tf
@@ -41,7 +41,7 @@ def main() -> None:
     context.context()._config = config
     made = build(task)
     with claim(Path(sys.argv[2]), overwrite=True) as file:
-        file.write(tasks.Done(tasks.SCHEMA, made.left))
+        file.write(Done(SCHEMA, made.left))
     print(f"running {made.count} ops standalone, skipping {len(made.left)}", flush=True)
     parent = os.getppid()
     while made.count and os.getppid() == parent:  # not on and on when dltune is gone

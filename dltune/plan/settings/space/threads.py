@@ -6,10 +6,10 @@ import math
 import re
 
 from dltune.base.errors import UsageError
+from dltune.frameworks.tensorflow import runtime
 from dltune.plan.settings import launcher
 from dltune.plan.settings.setting import Circumstances, Means, Setting
 from dltune.schemas.plan import Uniform
-from dltune.simulate.workload import uniform
 
 _PAIR = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 BY_RANK, PER_CORE, NUMA_NODE = "by-rank", "one-per-core", "numa-node"
@@ -21,10 +21,10 @@ def _values(here: Circumstances) -> tuple[str, ...]:
     one op at a time, as small ops want it; two ops at a time; all hardware threads; one thread an
     op; TensorFlow's default."""
     machine = here.machine
-    cores, cpus = len(machine.cores), uniform.default(machine).intra
+    cores, cpus = len(machine.cores), runtime.default_threads(machine).intra
     paid = min(cores, max(1, math.floor(machine.quota or cores)))
     pairs = [
-        uniform.recommended(machine),
+        runtime.recommended_threads(machine),
         Uniform(paid, 1),
         Uniform(1, 1),
         Uniform(max(1, cores // 2), 1),
@@ -32,13 +32,13 @@ def _values(here: Circumstances) -> tuple[str, ...]:
         Uniform(max(1, cores // 2), 2),
         Uniform(cpus, 1),
         Uniform(1, cores),
-        uniform.default(machine),
+        runtime.default_threads(machine),
     ]
     return tuple(dict.fromkeys(map(_told, pairs)))
 
 
 def _default(here: Circumstances) -> str:
-    return _told(uniform.default(here.machine))
+    return _told(runtime.default_threads(here.machine))
 
 
 def _told(pair: Uniform) -> str:

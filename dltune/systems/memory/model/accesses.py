@@ -7,9 +7,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.simulate.graph.csr import Amounts
-from dltune.simulate.graph.liveness import Lives
-from dltune.simulate.graph.step_graph import StepGraph
+from dltune.simulate.step_graph import Amounts, Lives, StepGraph
 from dltune.systems.memory.model.schedule import (
     NOTHING,
     Step,

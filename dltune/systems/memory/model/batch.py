@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dltune.profile.standalone.batch import batch_of, channels_of, inputs_of
+from dltune.profile.standalone import batch_of, channels_of, inputs_of
 from dltune.schemas.graph import TensorType
 from dltune.schemas.profile import Profile, Step
-from dltune.simulate.graph.csr import Flags
-from dltune.simulate.graph.step_graph import Kind, Tensors
+from dltune.simulate.step_graph import Flags, Kind, Tensors
 from dltune.systems.memory.model.measured import MeasuredStep
 
 # what gives a step its examples, by type

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dltune.schemas.pytorch_step import Call, Calls
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors
 from dltune.systems.memory.model.measured import MeasuredStep
 from dltune.systems.memory.model.schedule import Step as Run
 

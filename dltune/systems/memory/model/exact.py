@@ -18,8 +18,7 @@ import numpy as np
 
 from dltune.native import solver
 from dltune.native.solver import SolverFailed
-from dltune.simulate.graph.csr import Amounts, Flags, Integers
-from dltune.simulate.graph.step_graph import StepGraph
+from dltune.simulate.step_graph import Amounts, Flags, Integers, StepGraph
 from dltune.systems.memory.model import retention
 from dltune.systems.memory.model.moments import Relaxation
 from dltune.systems.memory.model.schedule import NOTHING

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate.step_graph import Kind
 from dltune.systems.memory.model.heap_pool import BLOCK, HeapPool
 from dltune.systems.memory.model.measured import MeasuredStep
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dltune.simulate.graph.csr import Numbers
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate.networks import Device
+from dltune.simulate.step_graph import Numbers
 from dltune.systems.memory.model.layered import LayerStep
 
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import StepGraph, Tensors
-from dltune.simulate.networks.layer import FLOAT, Layer, Network
+from dltune.simulate.networks import FLOAT, Layer, Network
+from dltune.simulate.step_graph import CSR, StepGraph, Tensors
 
 # kinds whose gradient reads the layer's input, and its output
 _INPUT = frozenset({"conv", "dense", "batch_norm", "relu", "lrn", "max_pool", "avg_pool"})

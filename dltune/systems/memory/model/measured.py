@@ -7,10 +7,10 @@ import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dltune.analysis.views import VIEWS
+from dltune.analysis.keys import VIEWS
 from dltune.schemas.profile import Node, Step
-from dltune.simulate.graph import profiled
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate import step_graph
+from dltune.simulate.step_graph import Kind, StepGraph
 from dltune.systems.memory.model.schedule import Step as Run
 
 # what does not give the same a second time, or does more than give something, by parts of its type
@@ -100,7 +100,7 @@ class MeasuredStep:
 
 def measured(step: Step) -> MeasuredStep:
     """Raises UsageError when ops wait for each other."""
-    graph = _without_copies(profiled.acyclic(step), step.nodes)
+    graph = _without_copies(step_graph.acyclic(step), step.nodes)
     seconds = [node.seconds for node in step.nodes]
     pure = [not node.stateful and _pure(node.type) for node in step.nodes]
     return MeasuredStep(

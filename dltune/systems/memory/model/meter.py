@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from dltune.simulate.graph.csr import CSR, Amounts, Integers
-from dltune.simulate.graph.liveness import Lives
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import CSR, Amounts, Integers, Kind, Lives, StepGraph
 from dltune.systems.memory.model.schedule import NOTHING
 
 

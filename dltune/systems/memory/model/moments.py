@@ -20,8 +20,7 @@ from datetime import timedelta
 import numpy as np
 
 from dltune.native import solver
-from dltune.simulate.graph.csr import Integers
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Integers, Kind, StepGraph
 from dltune.systems.memory.model.schedule import (
     NOTHING,
     Step,

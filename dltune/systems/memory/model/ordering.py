@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Kind, StepGraph, peak
 from dltune.systems.memory.model.schedule import NOTHING, Step, lives
 
 _Edges = Sequence[Sequence[int]]

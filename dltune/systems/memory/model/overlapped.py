@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.engine import CoreSet, Graph
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.work import FifoWork
+from dltune.simulate.engine import CoreSet, FifoWork, Graph
+from dltune.simulate.step_graph import CSR
 from dltune.systems.memory.model.accesses import Accesses
 from dltune.systems.memory.model.swaps import Swap, traffic
 from dltune.systems.memory.model.tiers import Tiers, link

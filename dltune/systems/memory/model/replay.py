@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dltune.simulate.graph.liveness import Lives
+from dltune.simulate.step_graph import Lives
 from dltune.systems.memory.model.heap_pool import BLOCK, HeapPool
 
 

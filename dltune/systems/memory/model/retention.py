@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dltune.simulate.graph.csr import Integers
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Integers, Kind, StepGraph
 from dltune.systems.memory.model.schedule import Step, lives
 
 COPIES = 3  # number of times that a node can run again

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dltune.simulate.graph.csr import Amounts
-from dltune.simulate.graph.liveness import Lives
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Amounts, Kind, Lives, StepGraph
 
 NOTHING: Mapping[int, Collection[int]] = {}
 # by step, tensors and the places of their memory in a schedule's `Lives`

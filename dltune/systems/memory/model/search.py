@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dltune.simulate.graph.csr import Amounts, Flags, Integers
-from dltune.simulate.graph.liveness import Lives
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Amounts, Flags, Integers, Kind, Lives, StepGraph
 from dltune.systems.memory.model.meter import Meter
 from dltune.systems.memory.model.schedule import levels
 

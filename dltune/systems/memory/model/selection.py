@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.simulate.graph.step_graph import StepGraph
+from dltune.simulate.step_graph import StepGraph
 from dltune.systems.memory.model.schedule import NOTHING, Step
 from dltune.systems.memory.model.search import Search
 

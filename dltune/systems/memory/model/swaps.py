@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dltune.simulate.graph.csr import Amounts
+from dltune.simulate.step_graph import Amounts
 from dltune.systems.memory.model.accesses import Accesses
 from dltune.systems.memory.model.tiers import Tiers
 

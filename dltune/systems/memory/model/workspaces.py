@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dltune.simulate.networks.convolution import Algorithm, algorithms, fastest
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate.networks import Algorithm, Device, algorithms, fastest
 from dltune.systems.memory.model import layer_times
 from dltune.systems.memory.model.layered import LayerStep
 from dltune.systems.memory.model.schedule import Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dltune.simulate.networks.building import CLASSES, Building
-from dltune.simulate.networks.layer import Network
+from dltune.simulate.architectures import CLASSES, Building
+from dltune.simulate.networks import Network
 
 _SIDE = 227
 

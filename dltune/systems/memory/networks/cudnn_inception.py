@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dltune.simulate.networks.building import CLASSES, Building, Padding
-from dltune.simulate.networks.layer import Network
+from dltune.simulate.architectures import CLASSES, Building, Padding
+from dltune.simulate.networks import Network
 
 _STEM = (
     ("max/2", "96@3x3/2"),

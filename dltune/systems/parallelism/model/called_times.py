@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from dltune.analysis.aten import kind_of
+from dltune.analysis.aten_flops import kind_of
 from dltune.schemas.graph import aten_name
 from dltune.schemas.profile import Op, Profile
 from dltune.schemas.pytorch_step import Calls, Layer

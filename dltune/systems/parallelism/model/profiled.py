@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.analysis.convolution import filters
-from dltune.analysis.flops import operations
+from dltune.analysis.flops import filters, operations
 from dltune.base.errors import UsageError
 from dltune.schemas.graph import SIZES
 from dltune.schemas.profile import Op, Step

@@ -11,7 +11,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dltune.simulate.networks.layer import Layer, Network
+from dltune.simulate.networks import Layer, Network
 from dltune.systems.parallelism.schemas.operators import (
     SCHEMA,
     Dimension,

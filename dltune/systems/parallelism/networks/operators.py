@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dltune.simulate.networks import chains, inception, resnet
+from dltune.simulate import architectures
 from dltune.systems.parallelism.networks import folded
 from dltune.systems.parallelism.networks.recurrent import Unrolled
 from dltune.systems.parallelism.schemas.operators import Operators
@@ -26,23 +26,23 @@ _PIECES = 32_000
 
 def lenet(batch: int = 64) -> Operators:
     """The six layers of section 8.4."""
-    return folded.operators(chains.lenet(), "LeNet", batch)
+    return folded.operators(architectures.lenet(), "LeNet", batch)
 
 
 def alexnet(batch: int = 256) -> Operators:
     """Return AlexNet as in TensorFlow's benchmarks, which the paper follows: 12 layers, one of
     which only gives its input another shape."""
-    return folded.operators(chains.alexnet_v2(227), "AlexNet", batch)
+    return folded.operators(architectures.alexnet_v2(227), "AlexNet", batch)
 
 
 def inception_v3(batch: int = 64) -> Operators:
     """Without its auxiliary head; convolutions have biases, not batch normalisation."""
-    return folded.operators(inception.inception_v3(), "Inception-v3", batch)
+    return folded.operators(architectures.inception_v3(), "Inception-v3", batch)
 
 
 def resnet_101(batch: int = 64) -> Operators:
     """Return version 1; convolutions have biases, not batch normalisation."""
-    return folded.operators(resnet.resnet_v1((3, 4, 23, 3)), "ResNet-101", batch)
+    return folded.operators(architectures.resnet_v1((3, 4, 23, 3)), "ResNet-101", batch)
 
 
 def rnntc(batch: int = 64, steps: int = STEPS, hidden: int = 1024) -> Operators:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dltune.simulate.networks.layer import FLOAT
+from dltune.simulate.networks import FLOAT
 from dltune.systems.parallelism.schemas.operators import (
     SCHEMA,
     Dimension,

@@ -11,8 +11,7 @@ from typing import Any
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Uniform
-from dltune.simulate.overlap.bins import Cost
-from dltune.simulate.overlap.partition import Partition
+from dltune.simulate.overlap import Cost, Partition
 from dltune.systems.ranks.allreduce import waiting
 from dltune.systems.ranks.allreduce.calls import Call
 from dltune.systems.ranks.allreduce.knobs import tuned

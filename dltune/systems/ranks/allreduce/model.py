@@ -18,10 +18,9 @@ import numpy as np
 
 from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Profile
-from dltune.simulate.graph.step_graph import StepGraph
-from dltune.simulate.graph.traversal import ancestors
-from dltune.simulate.overlap.partition import NANOSECONDS, Partition, partition
-from dltune.simulate.workload.workload import measured_span, workload
+from dltune.simulate.overlap import NANOSECONDS, Partition, partition
+from dltune.simulate.step_graph import StepGraph, ancestors
+from dltune.simulate.workload import measured_span, workload
 from dltune.system.topology import cores_for
 from dltune.systems.ranks.allreduce.calls import Call
 from dltune.systems.ranks.allreduce.observed import Observed

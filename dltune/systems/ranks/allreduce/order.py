@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import counted, size
-from dltune.simulate.overlap.bins import Cost, partitions
-from dltune.simulate.overlap.partition import Partition
+from dltune.simulate.overlap import Cost, Partition, partitions
 from dltune.systems.ranks.allreduce import priority
 from dltune.systems.ranks.allreduce.calls import Call
 from dltune.systems.ranks.allreduce.model import Model

@@ -18,10 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dltune.simulate.overlap.bins import Cost, partitions
-from dltune.simulate.overlap.partition import NANOSECONDS, Partition
-from dltune.simulate.overlap.properties import Outstanding
-from dltune.simulate.overlap.tictac import foremost
+from dltune.simulate.overlap import NANOSECONDS, Cost, Outstanding, Partition, foremost, partitions
 from dltune.systems.ranks.allreduce.calls import Call, Gradient
 from dltune.systems.ranks.allreduce.section import Bin
 from dltune.systems.ranks.allreduce.topology import Topology

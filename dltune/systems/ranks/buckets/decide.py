@@ -13,13 +13,7 @@ from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Framework, Profile
-from dltune.simulate.overlap.bins import (
-    MOST,
-    Cost,
-    Runs,
-    ended,
-    partitions,
-)
+from dltune.simulate.overlap import MOST, Cost, Runs, ended, partitions
 from dltune.systems.ranks.buckets.gradients import Gradients, cost, gradients
 from dltune.systems.ranks.buckets.section import Buckets, Model, filled
 

@@ -24,7 +24,7 @@ from dltune.schemas.profile import (
     Profile,
     Step,
 )
-from dltune.simulate.overlap.bins import Cost, Runs
+from dltune.simulate.overlap import Cost, Runs
 
 # puts a gradient where it travels from; of such of a step there is one for each gradient
 _COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")

@@ -9,8 +9,8 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.model.curve import all_cases
-from dltune.simulate.model.regression.features import sample_cases
+from dltune.simulate.op_time import all_cases
+from dltune.simulate.regression import sample_cases
 from dltune.system.topology import builtin_machine
 
 

@@ -14,8 +14,8 @@ import pytest
 from skops import io as skops
 
 from dltune.base.errors import UsageError
-from dltune.simulate.model.regression import file
-from dltune.simulate.model.regression.train import Regression, train
+from dltune.simulate import regression_file
+from dltune.simulate.regression import Regression, train
 
 PROFILE = made.profile(seed=1)
 
@@ -23,7 +23,7 @@ PROFILE = made.profile(seed=1)
 def written(folder: Path, regressor: str = "decision tree") -> Path:
     trained = train([PROFILE], made.MACHINE, regressor=regressor, samples=2, logarithms=True)
     path = folder / "model"
-    path.write_bytes(file.encode(trained, [PROFILE]))
+    path.write_bytes(regression_file.encode(trained, [PROFILE]))
     return path
 
 
@@ -43,8 +43,8 @@ def changed(path: Path, **changes: object) -> Path:
 def test_what_is_written_predicts_the_same(tmp_path, regressor):
     trained = train([PROFILE], made.MACHINE, regressor=regressor, samples=2, logarithms=True)
     path = tmp_path / "model"
-    path.write_bytes(file.encode(trained, [PROFILE]))
-    header, again = file.load(path)
+    path.write_bytes(regression_file.encode(trained, [PROFILE]))
+    header, again = regression_file.load(path)
     assert header.features == trained.layout.names
     assert header.fingerprint == made.MACHINE.fingerprint
     test = made.profile(seed=3)
@@ -56,7 +56,7 @@ def test_what_is_no_model_is_refused(tmp_path, data):
     path = tmp_path / "model"
     path.write_bytes(data)
     with pytest.raises(UsageError, match="is not a regression model of dltune") as told:
-        file.load(path)
+        regression_file.load(path)
     assert "dltune model train" in (told.value.remedy or "")
 
 
@@ -74,7 +74,7 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
         archive.writestr("data.pkl", pickle.dumps(Hostile()))
     path.write_bytes(buffer.getvalue())
     with pytest.raises(UsageError, match=r"contains types that dltune does not load|is damaged"):
-        file.load(path)
+        regression_file.load(path)
     assert not (tmp_path / "owned").exists()
 
 
@@ -92,7 +92,7 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
 )
 def test_another_version_or_a_changed_header(tmp_path, changes, told):
     with pytest.raises(UsageError, match=told):
-        file.load(changed(written(tmp_path), **changes))
+        regression_file.load(changed(written(tmp_path), **changes))
 
 
 @pytest.mark.parametrize("part", ["left_child", "right_child", "feature"])
@@ -108,23 +108,23 @@ def test_a_tree_that_leads_elsewhere_is_refused(tmp_path, part, value):
             state["nodes"]["left_child"][0] = 0
         tree.__setstate__(state)
     path = tmp_path / "model"
-    path.write_bytes(file.encode(trained, [PROFILE]))
+    path.write_bytes(regression_file.encode(trained, [PROFILE]))
     with pytest.raises(UsageError, match="do not match its header"):
-        file.load(path)
+        regression_file.load(path)
 
 
 def test_another_machine_or_tensorflow(tmp_path):
     path = written(tmp_path)
-    header, _ = file.load(path)
-    file.require_fits(header, PROFILE, path, Path("p.json"))
+    header, _ = regression_file.load(path)
+    regression_file.require_fits(header, PROFILE, path, Path("p.json"))
     elsewhere = msgspec.structs.replace(
         PROFILE, machine=msgspec.structs.replace(PROFILE.machine, name="other")
     )
     with pytest.raises(UsageError, match=r"p\.json was measured on other .* trained on synthetic"):
-        file.require_fits(header, elsewhere, path, Path("p.json"))
+        regression_file.require_fits(header, elsewhere, path, Path("p.json"))
     build = msgspec.structs.replace(PROFILE.framework, version="2.16.2")
     older = msgspec.structs.replace(PROFILE, framework=build)
     with pytest.raises(UsageError, match=r"with TensorFlow 2\.16\.2"):
-        file.require_fits(header, older, path, Path("p.json"))
+        regression_file.require_fits(header, older, path, Path("p.json"))
     with pytest.raises(UsageError, match=r"a\.json"):
-        file.require_same([PROFILE, older], [Path("a.json"), Path("b.json")])
+        regression_file.require_same([PROFILE, older], [Path("a.json"), Path("b.json")])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_percentage_error, r2_score
 
-from dltune.simulate.model.regression.train import accuracy, scores
+from dltune.simulate.regression import accuracy, scores
 
 TIMES = st.lists(st.tuples(st.floats(1e-6, 10), st.floats(-1, 10)), min_size=2, max_size=20)
 

@@ -7,8 +7,7 @@ import profile_lawful as made
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.simulate.model.regression.features import Layout
-from dltune.simulate.model.regression.train import Regression, evaluated, train
+from dltune.simulate.regression import Layout, Regression, evaluated, train
 
 
 def trained(regressor: str = "random forest", samples: int = 1, logarithms: bool = True, **more):

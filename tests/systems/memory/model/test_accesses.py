@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_steps import graphs
 
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate.step_graph import Kind
 from dltune.systems.memory.model.accesses import accesses
 from dltune.systems.memory.model.schedule import Step
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.schemas.profile import Op, Step
-from dltune.simulate.graph.liveness import peak
+from dltune.simulate.step_graph import peak
 from dltune.systems.memory.model.deeper import Deeper
 from dltune.systems.memory.model.measured import measured
 from dltune.systems.memory.model.repeats import find

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.schemas.pytorch_step import Call, Calls, Storage
-from dltune.simulate.graph.liveness import peak
+from dltune.simulate.step_graph import peak
 from dltune.systems.memory.model.eager import (
     Recomputed,
     eager,

@@ -14,9 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_steps import graph, least_seconds
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors, peak
 from dltune.systems.memory.model import moments
 from dltune.systems.memory.model.exact import exact
 from dltune.systems.memory.model.schedule import Step, lives

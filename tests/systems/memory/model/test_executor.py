@@ -9,8 +9,7 @@ import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate.step_graph import Kind, peak
 from dltune.systems.memory.model.executor import Held, executed
 from dltune.systems.memory.model.heap_pool import BLOCK
 from dltune.systems.memory.model.schedule import Step, lives

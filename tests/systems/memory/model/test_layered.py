@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.networks.layer import Layer, Network
+from dltune.simulate.networks import Layer, Network
 from dltune.systems.memory.model.layered import layer_step, route
 
 

@@ -7,7 +7,7 @@ import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.step_graph import Kind
+from dltune.simulate.step_graph import Kind
 from dltune.systems.memory.model.meter import Meter
 from dltune.systems.memory.model.schedule import Step, lives
 

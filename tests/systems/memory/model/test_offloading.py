@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate.networks import Device
 from dltune.systems.memory.model.accesses import accesses
 from dltune.systems.memory.model.layer_times import seconds
 from dltune.systems.memory.model.layered import layer_step

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_steps import graph
 
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Kind, StepGraph, peak
 from dltune.systems.memory.model.ordering import lean
 from dltune.systems.memory.model.schedule import NOTHING, Step, lives
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.liveness import Lives, peak
+from dltune.simulate.step_graph import Lives, peak
 from dltune.systems.memory.model.heap_pool import BLOCK
 from dltune.systems.memory.model.layered import layer_step
 from dltune.systems.memory.model.recomputation import schedule

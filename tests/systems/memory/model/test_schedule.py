@@ -10,8 +10,7 @@ import small_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.simulate.graph.csr import CSR
-from dltune.simulate.graph.step_graph import Kind, StepGraph, Tensors
+from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors
 from dltune.systems.memory.model.schedule import Step, levels, lives
 
 

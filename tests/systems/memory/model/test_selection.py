@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_steps import graph, least_seconds
 
-from dltune.simulate.graph.liveness import peak
-from dltune.simulate.graph.step_graph import Kind, StepGraph
+from dltune.simulate.step_graph import Kind, StepGraph, peak
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, select
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dltune.simulate.graph.liveness import peak
+from dltune.simulate.step_graph import peak
 from dltune.systems.memory.model.layered import layer_step
 from dltune.systems.memory.model.recomputation import schedule
 from dltune.systems.memory.model.schedule import levels, lives

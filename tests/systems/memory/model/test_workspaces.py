@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate.networks import Device
 from dltune.systems.memory.model import layer_times
 from dltune.systems.memory.model.layered import layer_step
 from dltune.systems.memory.model.recomputation import schedule

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.simulate.networks.convolution import algorithms, fastest
-from dltune.simulate.networks.roofline import Device
+from dltune.simulate.networks import Device, algorithms, fastest
 from dltune.systems.memory.networks import cudnn
 from dltune.systems.memory.networks.cudnn_inception import inception_v4
 

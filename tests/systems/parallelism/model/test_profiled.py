@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from operator_steps import Network, Shape, Value, perceptron
 from profiled_jobs import Done
 
-from dltune.analysis.convolution import filters
-from dltune.analysis.flops import operations
+from dltune.analysis.flops import filters, operations
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.model.profiled import Measured, measured
 from dltune.systems.parallelism.schemas import operators as documents

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from regions import read
 
-from dltune.simulate.networks import published
-from dltune.simulate.networks.building import Building, Padding
+from dltune.simulate import architectures
+from dltune.simulate.architectures import Building, Padding
 from dltune.systems.parallelism.networks.folded import operators, window
 from dltune.systems.parallelism.schemas.operators import Operators, check
 
@@ -121,7 +121,7 @@ def test_what_is_folded_and_what_divides_weights():
 
 @pytest.mark.parametrize("name", ["AlexNet v2", "Inception v1", "Inception v3", "ResNet-101 v1"])
 def test_nothing_is_lost(name):
-    network = published.NETWORKS[name].build()
+    network = architectures.NETWORKS[name].build()
     graph = operators(network, name, 3)
     needed = [network.layers[number] for number in network.needed]
     assert sum(one.bytes for one in graph.weights) == sum(
@@ -146,4 +146,4 @@ def test_what_is_no_operator_here():
         operators(net.network(net.like(x, "LRN1", "lrn")), "AlexNet", 1)
     # a sum that the next unit reads both normalised and as it is
     with pytest.raises(ValueError, match="is no operator"):
-        operators(published.NETWORKS["ResNet-50 v2"].build(), "ResNet-50", 1)
+        operators(architectures.NETWORKS["ResNet-50 v2"].build(), "ResNet-50", 1)

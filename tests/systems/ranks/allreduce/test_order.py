@@ -9,7 +9,7 @@ import synthetic_ranks
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
-from dltune.simulate.overlap.bins import Cost
+from dltune.simulate.overlap import Cost
 from dltune.systems.ranks.allreduce.calls import SINGLE, calls
 from dltune.systems.ranks.allreduce.model import Model
 from dltune.systems.ranks.allreduce.observed import unobserved

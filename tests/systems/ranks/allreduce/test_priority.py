@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from parameter_workers import Worker, printed_properties, printed_tac, workers
 from transfers import Dag, dags, finishes
 
-from dltune.simulate.overlap.bins import Cost
-from dltune.simulate.overlap.partition import Partition
+from dltune.simulate.overlap import Cost, Partition
 from dltune.systems.ranks.allreduce.calls import Call, Gradient
 from dltune.systems.ranks.allreduce.priority import tac, waits, ways
 from dltune.systems.ranks.allreduce.section import Bin

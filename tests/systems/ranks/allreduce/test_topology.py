@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transfers import Dag, concurrent, dags, finishes
 
 from dltune.base.errors import UsageError
-from dltune.simulate.overlap.bins import Cost, partitions
+from dltune.simulate.overlap import Cost, partitions
 from dltune.systems.ranks.allreduce.topology import Topology, traverse
 
 MIB = 1 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.simulate.networks.published import NETWORKS
+from dltune.simulate.architectures import NETWORKS
 
 sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import simulate_transfers as script

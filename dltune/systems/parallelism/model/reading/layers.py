@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from dltune.analysis.broadcast import broadcast
 from dltune.analysis.flops import ELEMENTWISE, REDUCTIONS
-from dltune.analysis.keys import Key
-from dltune.analysis.views import VIEWS
+from dltune.analysis.keys import VIEWS, Key, broadcast
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.model.reading.drafts import Length
 from dltune.systems.parallelism.model.reading.mixing import Beginning, beginning, opaque

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from dltune.analysis.keys import Key
-from dltune.analysis.windows import layout, sliding
+from dltune.analysis.keys import Key, layout, sliding
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.model.reading.drafts import Length
 from dltune.systems.parallelism.model.reading.step_view import Shape

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from dltune.analysis.keys import Key, family, parse
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Node, Op, Step
-from dltune.simulate.graph import profiled
-from dltune.simulate.graph.traversal import topological
+from dltune.simulate import step_graph
+from dltune.simulate.step_graph import topological
 
 Tensor = tuple[int, int]  # a node, and which of its outputs
 Shape = tuple[int, ...]
@@ -31,14 +31,14 @@ class StepView:
         """Return the view. Raises UsageError for a step with a loop in it, whose rounds are not
         separate ops."""
         for node in step.nodes:
-            if node.type in profiled.BACK:
+            if node.type in step_graph.BACK:
                 raise UsageError(
                     f"step {step.name or step.signature} contains the loop {node.name!r}, "
                     "whose iterations cannot be divided over devices",
                     remedy="profile the job without the loop: in Keras, use unroll=True in "
                     "recurrent layers and steps_per_execution=1",
                 )
-        return cls(step, ops, topological(profiled.acyclic(step)))
+        return cls(step, ops, topological(step_graph.acyclic(step)))
 
     @property
     def title(self) -> str:

@@ -1,1 +1,0 @@
-"""Profiles from what other profilers have written."""

@@ -1,1 +1,0 @@
-"""Predict what was not measured."""

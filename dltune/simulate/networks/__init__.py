@@ -1,1 +1,0 @@
-"""Published networks by code, as layers."""

@@ -1,1 +1,0 @@
-"""Transfers and the ops that wait for them: orders (TicTac's and ours), bounds, efficiency."""
