@@ -74,7 +74,7 @@ EXTENSION = Extension(
             "dltune.compare.benches:compare_files",
         ),
         "dltune.io": DocumentKind(
-            "dltune.schemas.io:load", ("files", "strided"), "dltune.watch.files.view:view"
+            "dltune.schemas.io:load", ("files", "strided"), "dltune.watch.files.io_view:view"
         ),
         "dltune.tune": DocumentKind("dltune.schemas.bench:load_tune", ("trials",)),
         "dltune.gate": DocumentKind(

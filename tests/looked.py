@@ -4,7 +4,7 @@ settings."""
 from __future__ import annotations
 
 from dltune.findings.evidence import Evidence
-from dltune.findings.registry import apply_rules, rules
+from dltune.findings.rule import apply_rules, rules
 from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import by_name
 from dltune.schemas.diagnosis import Finding, finding_faults

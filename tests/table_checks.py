@@ -13,7 +13,7 @@ import pytest
 from any_document import content
 
 from dltune.base.errors import UsageError
-from dltune.report.frames import csv_text, frame, reading
+from dltune.report.frames import export
 from dltune.report.frames.table import DOCUMENT, Table, named, names, tables
 
 PARSED = {"int": int, "float": float, "bool": lambda text: text == "True", "str": str,
@@ -55,19 +55,19 @@ def require_names(document: Any) -> None:
 
 def require_readable(path: Path) -> None:
     """Every table of a file, as a frame and as CSV."""
-    assert rows(reading.table(path)), path
+    assert rows(export.table(path)), path
     with pytest.raises(UsageError) as none:
-        reading.table(path, "nothing")
+        export.table(path, "nothing")
     told = str(none.value.remedy).removeprefix("name one of: ").split(", ")
     for name in told:
-        table = reading.table(path, name)
+        table = export.table(path, name)
         assert from_csv(table) == from_frame(table) == rows(table)
 
 
 def from_csv(table: Table) -> list[tuple[Any, ...]]:
     """The cells as CSV has them, None where they are empty."""
     file = io.StringIO(newline="")
-    csv_text.write(table, file)
+    export.write(table, file)
     head, *lines = csv.reader(io.StringIO(file.getvalue(), newline=""))
     assert head == [column.name for column in table.columns]
     kinds = [column.kind for column in table.columns]
@@ -80,7 +80,7 @@ def from_csv(table: Table) -> list[tuple[Any, ...]]:
 def from_frame(table: Table) -> list[tuple[Any, ...]]:
     import pandas
 
-    found = frame.frame(table)
+    found = export.frame(table)
     assert list(found.columns) == [column.name for column in table.columns]
     return [
         tuple(None if not isinstance(c, tuple) and (pandas.isna(c) or c == "") else c for c in row)

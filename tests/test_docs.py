@@ -16,7 +16,7 @@ import pytest
 from owners import NEEDS_ALL
 
 from dltune.cli import cli
-from dltune.findings.registry import rules
+from dltune.findings.rule import rules
 from dltune.gate.config import Config, Limit
 from dltune.gate.metrics import METRICS
 from dltune.plan.settings.space import SPACE

@@ -16,7 +16,7 @@ import separated
 import dltune
 from dltune import extensions
 from dltune.core import EXTENSION
-from dltune.findings.registry import rules
+from dltune.findings.rule import rules
 
 TESTS = Path(__file__).parent
 PACKAGE = Path(dltune.__file__).parent

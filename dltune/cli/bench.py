@@ -15,7 +15,7 @@ from dltune.base.formatting import between_commas
 
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
-    from dltune.cli.progress import Line
+    from dltune.cli.terminal import Line
     from dltune.schemas.bench import Bench
 
 
@@ -108,7 +108,7 @@ def command(
     from dltune.bench.jobs import compete
     from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, settings, usual
-    from dltune.cli import interrupts, progress, results
+    from dltune.cli import results, terminal
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import load, observers, places_threads
     from dltune.plan.settings.applied import applied
@@ -135,12 +135,12 @@ def command(
         names.append(ONE_CORE)
     around = applied(plan.of(SettingsPlan), machine, job, os.environ, placed=places_threads(plan))
     runners = [Runner(s, machine, plan) for s in settings(names, plan, machine, around)]
-    ended: interrupts.Ended | None = None
+    ended: terminal.Ended | None = None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(interrupts.reported())
+        stack.enter_context(terminal.reported())
         file = stack.enter_context(results.claimed(output, overwrite=overwrite))
         raw = stack.enter_context(results.claimed(pyperf, overwrite=overwrite))
-        line = stack.enter_context(progress.line())
+        line = stack.enter_context(terminal.line())
 
         def keep() -> Bench:
             made = assemble(contest, plan=plan, machine=machine, command=job)
@@ -166,7 +166,7 @@ def command(
             line.say(f"setting not applied: {sentence}")
         try:
             compete(contest, job, verbose=verbose, say=line.say)
-        except interrupts.Ended as signalled:
+        except terminal.Ended as signalled:
             if not any(contest.turns.values()):
                 line.say("no turn was completed")
                 raise

@@ -9,7 +9,7 @@ import click
 
 from dltune.base.formatting import Cell, Key, Table, columns, visible
 from dltune.cli.results import print_json
-from dltune.cli.tables import show
+from dltune.cli.terminal import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
     limits.
     """
     from dltune.compare import benches
-    from dltune.compare.reading import compared
+    from dltune.compare.change import compared
 
     found = compared(a, b)
     if as_json:

@@ -20,7 +20,7 @@ from dltune.plan.duration import Duration
 if TYPE_CHECKING:
     import msgspec
 
-    from dltune.cli.interrupts import Ended
+    from dltune.cli.terminal import Ended
     from dltune.findings.evidence import Evidence
     from dltune.schemas.diagnosis import Diagnosis
     from dltune.schemas.plan import Plan
@@ -79,8 +79,8 @@ def command(
     observes a job that is already running. With FILES, it uses saved profiles and reports of
     io-report and horovod-report, or prints a saved diagnosis again.
     """
-    from dltune.cli import interrupts
-    from dltune.findings.finding_text import next_step
+    from dltune.cli import terminal
+    from dltune.findings.diagnosis import next_step
     from dltune.report.kinds.diagnosis import view
 
     if (pid is not None) + bool(job) != 1:
@@ -96,7 +96,7 @@ def command(
         )
     results.require_apart(map(Path, job) if measured else (), (output, plan_path))
     with (
-        interrupts.reported(),
+        terminal.reported(),
         results.claimed(output, overwrite=overwrite) as kept,
         results.claimed(plan_path, overwrite=overwrite) as plan,
     ):
@@ -170,7 +170,7 @@ def _job(
     import tempfile
     import time
 
-    from dltune.cli import interrupts, progress
+    from dltune.cli import terminal
     from dltune.cli.profile import choice, roofs_of
     from dltune.frameworks.tensorflow.runtime import lacking_in
     from dltune.job.failures import last_words
@@ -183,7 +183,7 @@ def _job(
     error = ended = None
     began = time.monotonic()
     with tempfile.NamedTemporaryFile(prefix="dltune-") as log, contextlib.ExitStack() as stack:
-        with progress.line() as line:
+        with terminal.line() as line:
             machine = topology.local()
             roofs, _ = roofs_of(machine, line.say)
             observing = Observing(
@@ -209,7 +209,7 @@ def _job(
             )
             try:
                 error = observing.run(running)
-            except interrupts.Ended as signal:
+            except terminal.Ended as signal:
                 ended = signal
             seen = observing.seen()
             if running.exit_code and (words := last_words(Path(log.name))):
@@ -245,13 +245,12 @@ def _running(pid: int, seconds: float) -> Looked:
     """Diagnosis of a running job from outside."""
     import time
 
-    from dltune.cli import interrupts, progress
+    from dltune.cli import terminal
     from dltune.system.proc import process, stat
-    from dltune.watch.growth import unsettled
-    from dltune.watch.watch import JobWatch
+    from dltune.watch.job_watch import JobWatch, unsettled
 
     ended = None
-    with progress.line() as line:
+    with terminal.line() as line:
         # a launcher, or a shell, is not what works
         works = max(stat.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
         watch = JobWatch(pid, works, {})
@@ -259,7 +258,7 @@ def _running(pid: int, seconds: float) -> Looked:
         try:
             while watch.seconds < seconds and watch.watching:
                 time.sleep(0.2)
-        except interrupts.Ended as signal:
+        except terminal.Ended as signal:
             ended = signal
         seen = watch.end(f"pid {pid}")
     if seen.observation:
@@ -276,7 +275,7 @@ def _files(paths: Sequence[Path]) -> Looked:
     from dltune.analysis.roofline import analyse
     from dltune.extensions import find
     from dltune.findings.evidence import Evidence
-    from dltune.report.reading import read
+    from dltune.report.page import read
     from dltune.schemas.diagnosis import Diagnosis
     from dltune.schemas.io import Io
     from dltune.schemas.profile import Profile
@@ -341,7 +340,7 @@ def _name(document: Any) -> str:
 
 def _plan(looked: Looked) -> Plan | None:
     """Plan of the fixes that dltune can apply by itself; None if there are none."""
-    from dltune.findings.fix_plan import make_fix_plan
+    from dltune.findings.diagnosis import make_fix_plan
     from dltune.plan.plan import bare
     from dltune.system import topology
 

@@ -333,19 +333,19 @@ def _claimed(
 ) -> Iterator[tuple[dict[str, Output], Callable[[str], None]]]:
     """Yield the claimed output files, and a function for progress; signals end the block."""
     from dltune.base.documents import claim
-    from dltune.cli import interrupts, progress
+    from dltune.cli import terminal
 
     resolved = [path.resolve() for path in named.values()]
     for path in resolved:
         if resolved.count(path) > 1:
             raise UsageError(f"{path} is used for two outputs", remedy="use two different files")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(interrupts.reported())
+        stack.enter_context(terminal.reported())
         files: dict[str, Output] = {
             name: stack.enter_context(claim(path, overwrite=overwrite))
             for name, path in named.items()
         }
-        line = stack.enter_context(progress.line())
+        line = stack.enter_context(terminal.line())
         yield files, lambda text: line.show(text, (text,))
 
 

@@ -98,7 +98,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
     placement.
     """
     from dltune.base.formatting import Table, columns
-    from dltune.cli import tables
+    from dltune.cli import terminal
     from dltune.schemas import profile as documents
     from dltune.simulate.regression import evaluated
     from dltune.simulate.regression_file import load, require_fits
@@ -128,7 +128,7 @@ def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:
         for (threads, placement), score in found.items()
     ]
     title = f"{header.regressor}, trained on {header.ops} ops"
-    tables.show(Table(title, heads, scores), gap=False)
+    terminal.show(Table(title, heads, scores), gap=False)
 
 
 def _show_features(trained: Trained) -> None:

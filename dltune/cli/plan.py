@@ -227,7 +227,7 @@ def _json(decision: Decision[Any], target: Path) -> str:
 
 
 def _show(decision: Decision[Any]) -> None:
-    from dltune.cli.tables import show_body
+    from dltune.cli.terminal import show_body
 
     for section in decision.shown.sections:
         show_body(section.body)

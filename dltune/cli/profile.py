@@ -136,7 +136,7 @@ def command(
     import tempfile
 
     from dltune.base.documents import claim
-    from dltune.cli import interrupts, progress
+    from dltune.cli import terminal
     from dltune.frameworks.pytorch import RECORDING
     from dltune.frameworks.tensorflow.runtime import lacking_in
     from dltune.job.failures import OutOfMemory, last_words
@@ -174,9 +174,9 @@ def command(
     section = _settings(plan_path, machine) if plan_path else None
     around = applied(section, machine, job, os.environ, placed=True)
     with (
-        interrupts.reported(),
+        terminal.reported(),
         claim(output, overwrite=overwrite) as file,
-        progress.line() as line,
+        terminal.line() as line,
         _standalone(ops_of, batch) as standalone,
         tempfile.NamedTemporaryFile(prefix="dltune-profile-") as log,
     ):
@@ -217,7 +217,7 @@ def command(
             ) as running:
                 try:
                     profile = session.run(running)
-                except interrupts.Ended:
+                except terminal.Ended:
                     session.interrupted()
                     raise
                 except (DltuneError, OSError):  # such as a full disk: none of the job's concern
@@ -236,7 +236,7 @@ def command(
             if standalone:
                 profile = standalone.annotated(profile)
                 file.write(profile)
-        except interrupts.Ended as ended:
+        except terminal.Ended as ended:
             line.say(f"ended by {ended}, together with the job; {_kept(session.profile, output)}")
             sys.exit(ended.exit_code)
         except JobFailed as failure:
@@ -266,7 +266,7 @@ def _show(profile: Profile, output: Path, top: int, as_json: bool) -> None:
 
 def show_profile(profile: Profile, output: Path, top: int) -> None:
     """Print a new profile, and the next command."""
-    from dltune.cli.tables import show_view
+    from dltune.cli.terminal import show_view
     from dltune.report.kinds.profile import view
     from dltune.views import Context
 

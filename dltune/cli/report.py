@@ -39,7 +39,7 @@ def command(
     benchmark that measured it.
     """
     from dltune.base.documents import claim
-    from dltune.report.reading import read
+    from dltune.report.page import read
 
     if output is None and perfetto is None:
         output = Path("report.html")

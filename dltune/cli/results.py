@@ -53,7 +53,7 @@ def tell(
 ) -> None:
     """Print the view of a document, or the document as JSON; then name the files that were
     written."""
-    from dltune.cli.tables import show_view
+    from dltune.cli.terminal import show_view
     from dltune.views import Context
 
     if as_json:
@@ -89,7 +89,7 @@ def show_findings(piece: Findings) -> None:
 
 def _show_finding(finding: Finding, first: str, indent: str) -> None:
     """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
-    from dltune.findings.finding_text import capitalize, format_cost, format_gain, to_sentence
+    from dltune.findings.diagnosis import capitalize, format_cost, format_gain, to_sentence
 
     _show(first, indent, capitalize(finding.title))
     for label, text in (

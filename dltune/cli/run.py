@@ -58,7 +58,7 @@ def command(
     On another thread count an op adds its numbers in another order, so results agree only to
     rounding. Make the plan with `dltune plan --bitwise` to keep them bit for bit.
     """
-    from dltune.cli import interrupts
+    from dltune.cli import terminal
     from dltune.cli.results import claimed, require_apart
     from dltune.plan.plan import load, require_machine, starts_disabled
     from dltune.plan.run.composition import Composition
@@ -71,7 +71,7 @@ def command(
         require_machine(plan, machine)
     composition = Composition(plan, machine, job, os.environ, partial=partial, say=_say)
     if dry_run:
-        from dltune.cli.tables import show_body
+        from dltune.cli.terminal import show_body
 
         show_body(composition.intent())
         show_body(composition.announced())
@@ -85,16 +85,14 @@ def command(
         _run_plain(job, as_json)
     with contextlib.ExitStack() as stack:
         # until there is a job to pass signals on to, and while its remaining processes are ended
-        stack.enter_context(interrupts.reported())
+        stack.enter_context(terminal.reported())
         file = stack.enter_context(claimed(as_json, overwrite=overwrite))
         for sentence in composition.announced():
             _say(sentence)
         running = stack.enter_context(composition.started())
-        stack.enter_context(interrupts.heard(lambda number, _: running.pass_on(number)))
+        stack.enter_context(terminal.heard(lambda number, _: running.pass_on(number)))
         # helpers of the job would end by these
-        stack.enter_context(
-            interrupts.heard(lambda number, _: running.tell(number), interrupts.TOLD)
-        )
+        stack.enter_context(terminal.heard(lambda number, _: running.tell(number), terminal.TOLD))
         outcomes = composition.watch(running)
         code = running.exit_code
     try:

@@ -45,12 +45,12 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
             raise UsageError(
                 "--csv cannot be combined with --json or --top", remedy="leave one of them out"
             )
-        from dltune.report.frames import csv_text, reading
+        from dltune.report.frames import export
 
-        csv_text.write(reading.table(file, table or None), sys.stdout)
+        export.write(export.table(file, table or None), sys.stdout)
         return
     from dltune.base import documents
-    from dltune.cli.tables import show_view
+    from dltune.cli.terminal import show_view
     from dltune.plan import plan as plans
     from dltune.report.kinds import plan as plan_kind
     from dltune.report.kinds import profile as profile_kind
@@ -71,7 +71,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
         from dltune.analysis.op_tables import report
         from dltune.analysis.roofline import analyse
         from dltune.findings.evidence import Evidence
-        from dltune.findings.registry import apply_rules
+        from dltune.findings.rule import apply_rules
 
         analysis = analyse(found)
         print_json({**report(analysis, top), "findings": apply_rules(Evidence(profile=analysis))})

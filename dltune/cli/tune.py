@@ -103,7 +103,7 @@ def command(
     """
     from dltune.base.documents import claim
     from dltune.bench.jobs import all_ended
-    from dltune.cli import interrupts, tune_live, tune_tables
+    from dltune.cli import terminal, tune_display
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import names_ops, put
     from dltune.plan.settings.setting import Circumstances
@@ -148,13 +148,13 @@ def command(
             remedy=f"use a larger budget, for example --budget {written(before + budget)}",
         )
     partial: str | None = None
-    ended: interrupts.Ended | None = None
+    ended: terminal.Ended | None = None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(interrupts.reported())
+        stack.enter_context(terminal.reported())
         replace = overwrite or into is not None or (resume and _is_of_settings_alone(target))
         file = stack.enter_context(claim(target, overwrite=replace))
         state = saved.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
-        view = stack.enter_context(tune_live.shown(job))
+        view = stack.enter_context(tune_display.shown(job))
         evaluator = Measured(
             here,
             budget=budget - before,
@@ -180,7 +180,7 @@ def command(
             with all_ended() as jobs:
                 jobs.enter_context(evaluator)
                 _run(search, evaluator, budget)
-        except interrupts.Ended as signalled:
+        except terminal.Ended as signalled:
             if not search.trials:
                 click.echo("dltune: interrupted before the first trial ended", err=True)
                 raise
@@ -203,7 +203,7 @@ def command(
             err=True,
         )
     if explain:
-        for line in ("", *tune_tables.explain(found, search.trials)):
+        for line in ("", *tune_display.explain(found, search.trials)):
             click.echo(line, err=as_json)
     goes_on = "--resume" + (f" --into {shlex.quote(str(into))}" if into else "")
     _show_next(target, at, found, job, goes_on if partial or search.exhausted else "")
@@ -259,7 +259,7 @@ def _advised(path: Path) -> list[str]:
     """Names of settings that a profile speaks for."""
     from dltune.analysis.roofline import analyse
     from dltune.findings.evidence import Evidence
-    from dltune.findings.registry import apply_rules
+    from dltune.findings.rule import apply_rules
     from dltune.schemas import profile as documents
 
     found = apply_rules(Evidence(profile=analyse(documents.load(path))))
@@ -274,7 +274,7 @@ def _show(found: SettingsPlan, as_json: bool) -> None:
 
         click.echo(msgspec.json.encode(found).decode())
         return
-    from dltune.cli.tune_tables import show
+    from dltune.cli.tune_display import show
 
     show(found)
 

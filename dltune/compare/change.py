@@ -1,16 +1,25 @@
-"""A change of one quantity: B over A, with the interval that noise leaves it."""
+"""A change of one quantity: B over A, with the interval that noise leaves it.
+
+Compare two files of the same kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from dltune import extensions
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 from dltune.schemas.machine import Machine
+
+if TYPE_CHECKING:
+    from dltune.compare import benches, profiles
+
 
 Verdict = Literal["slower", "faster", "noise", "too few samples"]
 
@@ -71,3 +80,27 @@ def require_measured(path: Path, is_measured: bool, partial: str | None) -> None
     if not is_measured:
         why = f" ({visible(partial)})" if partial else ""
         raise UsageError(f"{path} contains no measurements{why}", remedy="measure again")
+
+
+def compared(a: Path, b: Path) -> profiles.Comparison | benches.Comparison:
+    """Return the differences. Raises UsageError if the files have different kinds, or a kind that
+    cannot be compared."""
+    targets = {
+        name: kind.compare
+        for name in extensions.names("documents")
+        if (kind := extensions.find("documents", name)).compare
+    }
+    kinds = [documents.schema(path).rpartition("/")[0] for path in (a, b)]
+    for path, kind in zip((a, b), kinds, strict=True):
+        if kind not in targets:
+            raise UsageError(
+                f"{path} is a {kind!r} document, which cannot be compared",
+                remedy=f"pass two files of one kind: {' or '.join(targets)}",
+            )
+    if kinds[0] != kinds[1]:
+        raise UsageError(
+            f"{a} is a {kinds[0]} document and {b} a {kinds[1]} document",
+            remedy="pass two profiles, or two bench results",
+        )
+    comparison: profiles.Comparison | benches.Comparison = extensions.load(targets[kinds[0]])(a, b)
+    return comparison

@@ -1,1 +1,1 @@
-"""Rules that find the causes of slow jobs, one file for each rule, collected by `registry`."""
+"""Rules that find the causes of slow jobs: one function for each rule, one file for each theme."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from dltune.system import kernel_files
 from dltune.system.proc.stat import TICK, stolen
-from dltune.watch.files.pressure import PressureWatch
+from dltune.watch.host import PressureWatch
 
 # of the CPUs' time in a turn, or of the time for what waited for memory
 SHARE = 0.05

@@ -31,7 +31,7 @@ from dltune.plan import plan as plan_document
 from dltune.schemas.machine import Machine
 from dltune.stats import quantiles
 from dltune.turns.step_barrier import JobEndedError
-from dltune.watch.looks import Looks, Stack
+from dltune.watch.stack_samples import Looks, Stack
 
 # seconds of turns in a launch, about as long as its two jobs need to start
 ENOUGH = 6.0

@@ -28,9 +28,8 @@ from dltune.schemas.machine import Machine
 from dltune.stats import t_quantile
 from dltune.system.checks.software import can_use_py_spy
 from dltune.system.proc.process import Frame, own_frame
-from dltune.watch import looks
-from dltune.watch.activity import activity
-from dltune.watch.looks import Stack
+from dltune.watch import stack_samples
+from dltune.watch.stack_samples import Stack, activity
 
 # rounds: fewer do not show their spread; more are begun only within this share of the budget
 ROUNDS, LEAST_ROUNDS, SHARE = 4, 2, 0.3
@@ -223,10 +222,10 @@ def _looked_at(side: Side, timeout: float) -> list[Stack]:
         raise UsageError(why, remedy=None)
     with tempfile.TemporaryDirectory(prefix="dltune-", dir=side.temporary) as folder:
         file = Path(folder) / "stacks"
-        under = side.under(looks.recording(command, file, training.LOOKS_A_SECOND))
+        under = side.under(stack_samples.recording(command, file, training.LOOKS_A_SECOND))
         try:
             whole.run(under, timeout=timeout)
-            stacks = list(looks.parse(file.read_text(errors="replace").splitlines()))
+            stacks = list(stack_samples.parse_stacks(file.read_text(errors="replace").splitlines()))
         except (UsageError, OSError) as error:
             message = f"py-spy could not sample the command, which must run Python ({error})"
             raise UsageError(message, remedy=None) from None

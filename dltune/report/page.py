@@ -2,6 +2,10 @@
 
 Style and script are inline, and the page's own security policy names them by their hashes: were
 markup ever to slip in from a name, it could neither run nor fetch.
+
+The documents of a page, from their files.
+
+Functions that find the documents of the page that belong together.
 """
 
 from __future__ import annotations
@@ -11,23 +15,27 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 from dltune import __version__, extensions
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import Course, Ratios, Shares, Table, Tiles
-from dltune.findings.finding_text import format_cost, format_gain, to_sentence
-from dltune.report.charts.course import course
-from dltune.report.charts.forest import forest
-from dltune.report.charts.marks import captioned, divided
-from dltune.report.charts.tiles import tiles
-from dltune.report.markup import Markup, joined, rendered, tag
-from dltune.report.sections.schedules import schedule
-from dltune.report.table import html
+from dltune.extensions import DocumentKind
+from dltune.findings.diagnosis import format_cost, format_gain, to_sentence
+from dltune.plan.plan import with_sections
+from dltune.report.markup import Markup, captioned, divided, html, joined, rendered, tag
+from dltune.report.plot import course, forest, tiles
+from dltune.report.sections.timelines import schedule
+from dltune.schemas.bench import Bench
 from dltune.schemas.diagnosis import Finding
+from dltune.schemas.plan import Plan, first
+from dltune.schemas.profile import Profile
 from dltune.views import (
     Context,
     Findings,
     Headline,
+    Loaded,
     Only,
     Picture,
     Piece,
@@ -35,6 +43,76 @@ from dltune.views import (
     Section,
     View,
 )
+
+
+def known() -> list[str]:
+    """Return the kinds that have a view, such as "dltune.profile"."""
+    return sorted(name for name in extensions.names("documents") if _kind(name).view)
+
+
+def read(paths: Sequence[Path]) -> Context:
+    """Return all documents, each loaded and checked by its kind.
+
+    Raises UsageError for a file that is none of the known kinds, has faults, or is named twice.
+    """
+    seen: set[Path] = set()
+    loaded = []
+    for index, path in enumerate(paths):
+        if path.resolve() in seen:
+            raise UsageError(f"{path} is named twice", remedy="name each file once")
+        seen.add(path.resolve())
+        name, _, _ = documents.schema(path).rpartition("/")
+        if name not in known():
+            remedy = f"name files of: {', '.join(known())}"
+            if name not in extensions.names("documents"):
+                remedy += "; or install the system or package that reads this kind"
+            raise UsageError(
+                f"{path} is a {name!r} document, which a report cannot show", remedy=remedy
+            )
+        document = extensions.load(_kind(name).load)(path)
+        loaded.append(Loaded(path, name, document, f"d{index}"))
+    return Context(loaded)
+
+
+def _kind(name: str) -> DocumentKind:
+    kind = extensions.find("documents", name)
+    assert isinstance(kind, DocumentKind)
+    return kind
+
+
+def plan_of(profile: Profile, context: Context) -> Plan | None:
+    """The plan that was made from the profile; else one for the same graphs."""
+    plans = context.of(Plan)
+    digest = documents.digest(profile) if plans else ""
+    graphs = {step.signature for step in profile.steps}
+    made = (plan for plan in plans if plan.profile == digest)
+    fitting = (plan for plan in plans if set(plan.signatures) == graphs)
+    return next(made, None) or next(fitting, None)
+
+
+def profiles_of(plan: Plan, context: Context) -> list[Profile]:
+    """Profiles whose plan this is."""
+    return [found for found in context.of(Profile) if plan_of(found, context) is plan]
+
+
+def bench_of(plan: Plan, context: Context) -> Bench | None:
+    """Return the comparison that measured the plan, else the plan before settings were added."""
+    benches = context.of(Bench)
+    digests = _digests(plan) if benches else ()
+    return next((bench for d in digests for bench in benches if bench.plan == d), None)
+
+
+def plan_behind(bench: Bench, context: Context) -> Plan | None:
+    """The plan that the comparison measured, maybe before settings were put into it."""
+    return next((plan for plan in context.of(Plan) if bench.plan in _digests(plan)), None)
+
+
+def _digests(plan: Plan) -> tuple[str, ...]:
+    """Return the digests of the plan, and of its state before `dltune tune --into`, in the first
+    schema too."""
+    before = with_sections(plan, settings=None)
+    return documents.digest(plan), documents.digest(before), documents.digest_of(first(before))
+
 
 SENTENCES = 3
 

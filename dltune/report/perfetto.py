@@ -21,9 +21,8 @@ from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 from dltune.plan.plan import in_order
 from dltune.plan.registry import planner
-from dltune.report.execution import Execution, executions, live_bytes
-from dltune.report.pairing import plan_of
-from dltune.report.timeline import Slice, Timeline, corunning
+from dltune.report.page import plan_of
+from dltune.report.timeline import Execution, Slice, Timeline, corunning, executions, live_bytes
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Schedule

@@ -11,7 +11,7 @@ import msgspec
 from dltune.analysis.roofline import analyse
 from dltune.base.errors import DltuneError
 from dltune.findings.evidence import Evidence
-from dltune.findings.python import denormals
+from dltune.findings.ops import slow_kernels
 from dltune.frameworks.capabilities import FRAMEWORKS, framework
 from dltune.job import protocol
 from dltune.job.failures import loaded
@@ -22,8 +22,7 @@ from dltune.profile.processes import WARM_UP
 from dltune.profile.session import Progress, Session
 from dltune.schemas.machine import Machine, Roofs
 from dltune.system.topology import default_interval
-from dltune.watch.growth import looked_at_again, unsettled
-from dltune.watch.watch import JobWatch
+from dltune.watch.job_watch import JobWatch, looked_at_again, unsettled
 
 # of the budget the watch takes so much, in no more seconds than these
 SHARE, MOST, LEAST = 0.4, 30.0, 5.0
@@ -78,7 +77,7 @@ class Observing:
             over=self._over,
             roofs=roofs,
             lacks=lacks,
-            flushes=lambda: ends and self._seen is not None and denormals.are_in_ops(self._seen),
+            flushes=lambda: ends and self._seen is not None and slow_kernels.are_in_ops(self._seen),
         )
 
     def greet(self, process: Process) -> list[str]:

@@ -33,6 +33,7 @@ from dltune.plan import plan as plans
 from dltune.schemas.plan import Plan, Uniform
 from dltune.stats import paired_ratio
 from dltune.system import topology
+from dltune.systems.ranks.allreduce.decide import REST, SLEEPS
 from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,
     Bin,
@@ -42,7 +43,6 @@ from dltune.systems.ranks.allreduce.section import (
     RankCores,
     Sleeps,
 )
-from dltune.systems.ranks.allreduce.waiting import REST, SLEEPS
 
 TRAIN = Path(__file__).parents[1] / "examples" / "train_horovod.py"
 BIN = Path(sys.executable).parent

@@ -43,7 +43,7 @@ WAYS = {
     "scan": (
         "from dltune.systems.lmdb.format import lmdb_binding\n"
         "from dltune.systems.lmdb.format.datafile import opened\n"
-        "from dltune.systems.lmdb.format.scan import scan\n"
+        "from dltune.systems.lmdb.format.lmdb_binding import scan\n"
         "import numpy\n"
         "lmdb_binding.load()",
         "with opened(folder) as data:\n    count = scan(data, None)[0].arrays['sizes'].size",

@@ -38,7 +38,7 @@ from slow_store import Store, mounted
 
 from dltune.stats import relative_spread
 from dltune.systems.lmdb.format.index import Index
-from dltune.watch.files.cached import cached
+from dltune.watch.files.storage import cached
 
 LARGE, SMALL = 192 * 1024, 3 * 1024
 RECORDS = {LARGE: 6000, SMALL: 200_000}

@@ -26,12 +26,11 @@ from memory_rivals import Blocks, checkmate, checkmate_rounded, contracted, orde
 from dltune.schemas import profile as documents
 from dltune.simulate.networks import Network
 from dltune.simulate.step_graph import CSR, StepGraph, Tensors, peak
-from dltune.systems.memory.model.exact import exact
+from dltune.systems.memory import cudnn
 from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.measured import MeasuredStep, measured
+from dltune.systems.memory.model.profiled_step import MeasuredStep, measured
 from dltune.systems.memory.model.schedule import Step, levels, lives
-from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, select
-from dltune.systems.memory.networks import cudnn
+from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, exact, select
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.16)  # of the step's peak, as budgets
 STAGES = 40  # of a chain, at most

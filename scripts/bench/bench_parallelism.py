@@ -25,15 +25,12 @@ import functools
 import statistics
 import time
 
-from dltune.systems.parallelism.model import baselines, dynamic
-from dltune.systems.parallelism.model.clusters import CLUSTERS
-from dltune.systems.parallelism.model.configurations import soap
-from dltune.systems.parallelism.model.costs import roofline
-from dltune.systems.parallelism.model.engine import METHODS, Chain, Engine
-from dltune.systems.parallelism.model.problem import Problem, problem
-from dltune.systems.parallelism.model.search import search
-from dltune.systems.parallelism.model.workers import Here
-from dltune.systems.parallelism.networks.operators import NETWORKS
+from dltune.systems.parallelism.inputs import CLUSTERS
+from dltune.systems.parallelism.model import search as baselines
+from dltune.systems.parallelism.model.engine import METHODS, Chain, Engine, Here
+from dltune.systems.parallelism.model.problem import Problem, problem, roofline, soap
+from dltune.systems.parallelism.model.search import search, strategy
+from dltune.systems.parallelism.networks import NETWORKS
 
 TABLE_4 = {
     "AlexNet": (0.04, 0.13, 0.48, 1.8, 5.9),
@@ -78,7 +75,7 @@ def row(name: str, gpus: int, posed: Problem, fixed: int, seeds: int) -> None:
     began = time.perf_counter()
     published = min(
         engine.walk(start, Chain(1, TEMPERATURE, fixed, moves="one")).best_time
-        for start in (baselines.data_parallel(posed), baselines.random(posed, 1))
+        for start in (baselines.data_parallel(posed), baselines.random_strategy(posed, 1))
     )
     published_seconds = time.perf_counter() - began
     budget = paper / 100 if paper >= 10 else 0.1
@@ -89,7 +86,7 @@ def row(name: str, gpus: int, posed: Problem, fixed: int, seeds: int) -> None:
         "single": baselines.single(posed),
     }
     if budget >= LARGE:
-        starts["additive"] = dynamic.strategy(posed)
+        starts["additive"] = strategy(posed)
     ready = time.perf_counter() - began
     found = [
         search(posed, starts, Here(engine), seed=seed, seconds=max(budget - ready, 0.01))
@@ -99,7 +96,7 @@ def row(name: str, gpus: int, posed: Problem, fixed: int, seeds: int) -> None:
     best = next(one for one in found if one.time == ours)
     as_short = sum(one.time <= published for one in found)
     data, expert = (best.starts[which][1] for which in ("data parallel", "expert"))
-    additive = engine.simulate(dynamic.strategy(posed))
+    additive = engine.simulate(strategy(posed))
     engine.simulate(starts["data parallel"])
     bytes = engine.totals().bytes
     engine.simulate(best.strategy)

@@ -51,22 +51,24 @@ from dltune.base.documents import digest
 from dltune.plan.plan import bare
 from dltune.stats import Interval, median_interval
 from dltune.system import topology
+from dltune.systems.parallelism.decide import encoded
 from dltune.systems.parallelism.emit import jax_file
 from dltune.systems.parallelism.jax import links
 from dltune.systems.parallelism.jax.links import Speeds
-from dltune.systems.parallelism.jax.measured import Measured, costs
-from dltune.systems.parallelism.jax.operator_times import Times
-from dltune.systems.parallelism.jax.operators import Request
-from dltune.systems.parallelism.model import baselines
-from dltune.systems.parallelism.model.configurations import Configuration, mesh
-from dltune.systems.parallelism.model.engine import Engine
-from dltune.systems.parallelism.model.problem import Problem, Strategy, problem
-from dltune.systems.parallelism.model.search import search
-from dltune.systems.parallelism.model.workers import Here
+from dltune.systems.parallelism.jax.operator_times import Request, Times
+from dltune.systems.parallelism.model.engine import Engine, Here
+from dltune.systems.parallelism.model.problem import Configuration, Problem, Strategy, mesh, problem
+from dltune.systems.parallelism.model.search import (
+    data_parallel,
+    expert,
+    random_strategy,
+    search,
+    single,
+)
 from dltune.systems.parallelism.schemas.operators import Operators
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 from dltune.systems.parallelism.schemas.topology import Kind
-from dltune.systems.parallelism.written import written
+from dltune.systems.parallelism.times import Measured, costs
 
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
 RATES = {"100mbit": "16kb", "400mbit": "32kb"}
@@ -213,21 +215,21 @@ def measure(name: str, file: Path, python: str, count: int, quota: float | None)
                 link[rate] = Speeds.of(samples)
                 keep(rate=rate, samples=samples)
             problem = posed(graph, found, count, link["100mbit"])
-            first = {"undivided": baselines.single(problem)}
+            first = {"undivided": single(problem)}
             for n in range(CALIBRATING):
-                first[f"calibrating{n}"] = baselines.random(problem, 1000 + n)
+                first[f"calibrating{n}"] = random_strategy(problem, 1000 + n)
             timed = [keep(**one) for one in ranks.turns(problem, first, keep)]
             calibration = Calibration(graph, found, count, timed)
             near = calibrated(link, [calibration])
-            judged = {"data_parallel": baselines.data_parallel(problem)}
-            judged["expert"] = baselines.expert(problem)
+            judged = {"data_parallel": data_parallel(problem)}
+            judged["expert"] = expert(problem)
             for rate in RATES:
                 one = posed(graph, found, count, near[rate], calibration.factor)
                 starts = dict(judged, undivided=first["undivided"])
                 best = search(one, starts, Here(Engine(one)), seed=0, proposals=PROPOSALS)
                 judged[f"plan_{rate}"] = best.strategy
             for n in range(RANDOM):
-                judged[f"random{n}"] = baselines.random(problem, n)
+                judged[f"random{n}"] = random_strategy(problem, n)
             for one in ranks.turns(problem, judged, keep):
                 keep(**one)
             keep(done=True)
@@ -389,7 +391,7 @@ def section(problem: Problem, strategy: Strategy, model: str = "") -> Parallelis
         msgspec.structs.replace(
             one, name=model + one.name, weights=model + one.weights if one.weights else ""
         )
-        for one in written(problem, strategy, (count,))
+        for one in encoded(problem, strategy, (count,))
     ]
     engine = Engine(problem)
     seconds, totals = engine.simulate(strategy) / 1e9, engine.totals()

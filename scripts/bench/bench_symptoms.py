@@ -38,7 +38,7 @@ from typing import Any
 
 from dltune.stats import paired_ratio
 from dltune.system import kernel_files
-from dltune.watch.watch import JobWatch
+from dltune.watch.job_watch import JobWatch
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -37,17 +37,10 @@ from dltune.schemas.profile import Profile, tensor
 from dltune.simulate.overlap import partition
 from dltune.stats import quantiles
 from dltune.system import topology
-from dltune.systems.transfers import cluster_times as overlap
-from dltune.systems.transfers.decide import (
-    Cluster,
-    by_chance,
-    decide,
-    weighed,
-    workers,
-)
+from dltune.systems.transfers.decide import Cluster, by_chance, decide, weighed, workers
+from dltune.systems.transfers.enforce import bounds
+from dltune.systems.transfers.forecast import SimulatedCluster, worker
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
-from dltune.systems.transfers.steps import bounds
-from dltune.systems.transfers.worker import worker
 
 TRAIN = Path(__file__).parents[1] / "examples" / "train_ps.py"
 WARM_UP = 3
@@ -273,7 +266,7 @@ def simulated(
     ops = np.array(times)
     ops[list(channel)] = 0.0
     ops *= middle(parts, "computing") / ops.sum()
-    cluster = overlap.Cluster(
+    cluster = SimulatedCluster(
         worker(graph, ops.tolist(), channel, sent), 1, np.array(over, np.int32), np.array(alone)
     )
     place = {one.tensor: number for number, one in enumerate(received)}

@@ -16,9 +16,9 @@ from pathlib import Path
 from dltune.schemas import profile
 from dltune.schemas.profile import Profile
 from dltune.systems.memory.decide import decide
-from dltune.systems.memory.model import search
-from dltune.systems.memory.model.executor import Held, executed
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model import selection
+from dltune.systems.memory.model.allocator import Held, executed
+from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.section import Memory
 
 MIB = 1 << 20
@@ -47,10 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("profiles", nargs="+", type=Path, metavar="PROFILE")
     parser.add_argument("--budgets", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=search.ROUNDS, help="of deciding anew")
+    parser.add_argument("--rounds", type=int, default=selection.ROUNDS, help="of deciding anew")
     parser.add_argument("--all", action="store_true", help="print each budget")
     arguments = parser.parse_args()
-    search.ROUNDS = arguments.rounds
+    selection.ROUNDS = arguments.rounds
     for path in arguments.profiles:
         points = []
         for point in sweep(profile.load(path), arguments.budgets):

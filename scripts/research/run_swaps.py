@@ -22,13 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dltune.schemas import profile
-from dltune.systems.memory.model.accesses import Accesses, accesses
-from dltune.systems.memory.model.measured import measured
-from dltune.systems.memory.model.offloading import cached, hidden
-from dltune.systems.memory.model.overlapped import overlapped
-from dltune.systems.memory.model.schedule import Step
-from dltune.systems.memory.model.swaps import Swap
-from dltune.systems.memory.model.tiers import with_file
+from dltune.systems.memory.model.profiled_step import measured
+from dltune.systems.memory.model.schedule import Accesses, Step, accesses
+from dltune.systems.memory.offload import Swap, cached, hidden, overlapped, with_file
 
 MIB = 1 << 20
 CHUNK = 1 << 18  # bytes after which a copy looks at the clock

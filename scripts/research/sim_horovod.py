@@ -24,21 +24,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dltune.systems.ranks.allreduce.waiting import REST
+from dltune.systems.ranks.allreduce.decide import REST
 from dltune.systems.ranks.horovod import timeline
 from dltune.systems.ranks.simulation.job import (
     GLOO,
     MPI,
+    ORIGINAL,
     Job,
+    Method,
+    Network,
     Phase,
     Pool,
+    Quantiles,
+    constant,
+    fused,
+    measured,
     phases,
 )
-from dltune.systems.ranks.simulation.method import ORIGINAL, Method, fused
-from dltune.systems.ranks.simulation.network import Network
-from dltune.systems.ranks.simulation.perfetto import trace
-from dltune.systems.ranks.simulation.quantiles import Quantiles, constant, measured
-from dltune.systems.ranks.simulation.simulate import simulate
+from dltune.systems.ranks.simulation.simulate import simulate, trace
 
 SEED = 6
 HERE = 1e-3  # seconds of a cycle where the records were made

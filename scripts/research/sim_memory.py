@@ -25,39 +25,40 @@ from dltune.schemas.machine import Tier
 from dltune.simulate import step_graph
 from dltune.simulate.networks import Device, Network
 from dltune.system import topology
-from dltune.systems.memory.model import layer_times
-from dltune.systems.memory.model.accesses import Accesses, accesses
-from dltune.systems.memory.model.layered import LayerStep, layer_step
-from dltune.systems.memory.model.measured import MeasuredStep, measured
-from dltune.systems.memory.model.offloading import (
-    cached,
-    hidden,
-    prefetched,
-    published,
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.cudnn import inception_v4
+from dltune.systems.memory.model import layered
+from dltune.systems.memory.model.allocator import events, replayed
+from dltune.systems.memory.model.layered import (
+    LayerStep,
+    Strategy,
+    Work,
+    layer_step,
+    provisioned,
+    schedule_recomputation,
 )
-from dltune.systems.memory.model.overlapped import Overlapped, overlapped
-from dltune.systems.memory.model.recomputation import Strategy, schedule
-from dltune.systems.memory.model.replay import events, replayed
-from dltune.systems.memory.model.schedule import Step, lives
-from dltune.systems.memory.model.swaps import (
-    Swap,
-    held,
-    placed,
-    traffic,
-)
-from dltune.systems.memory.model.tensor_cache import CacheTooSmall
-from dltune.systems.memory.model.tiers import (
+from dltune.systems.memory.model.profiled_step import MeasuredStep, measured
+from dltune.systems.memory.model.schedule import Accesses, Step, accesses, lives
+from dltune.systems.memory.offload import (
     GIB,
     GPUS,
     HOST,
     PEER,
     REMOTE,
+    CacheTooSmall,
+    Overlapped,
+    Swap,
     Tiers,
+    cached,
+    held,
+    hidden,
+    overlapped,
+    placed,
+    prefetched,
+    published,
+    traffic,
     with_file,
 )
-from dltune.systems.memory.model.workspaces import Work, provisioned
-from dltune.systems.memory.networks import cudnn
-from dltune.systems.memory.networks.cudnn_inception import inception_v4
 
 MIB = 1 << 20
 # single precision and memory, by NVIDIA's specifications: 2880 cores at 745 MHz (BD-06902-001),
@@ -144,7 +145,7 @@ def case(name: str, batch: int, strategy: Strategy) -> Case:
 
 def made(network: Network, batch: int, strategy: Strategy) -> Case:
     step = layer_step(network, batch)
-    steps = schedule(step, strategy, offload=True)
+    steps = schedule_recomputation(step, strategy, offload=True)
     return Case(step, steps, accesses(step.graph, steps))
 
 
@@ -240,10 +241,10 @@ POLICIES: dict[str, Callable[[LayerStep], int]] = {
     "liveness, offloading": lambda step: _peak(step, "keep", offload=True),
     "all three": lambda step: _peak(step, "cost", offload=True),
     "a join each, one layer": lambda step: _joins(step) + accesses(
-        step.graph, schedule(step, "cost", offload=True)
+        step.graph, schedule_recomputation(step, "cost", offload=True)
     ).largest,
     "tensor cache": lambda step: accesses(
-        step.graph, schedule(step, "cost", offload=True)
+        step.graph, schedule_recomputation(step, "cost", offload=True)
     ).largest,
 }  # fmt: skip
 TABLE_4 = "Caffe 148, MXNet 480, Torch 152, TensorFlow 592, SuperNeurons 1920"
@@ -258,7 +259,9 @@ TABLE_5 = {
 
 
 def _peak(step: LayerStep, strategy: Strategy, *, offload: bool) -> int:
-    found = step_graph.peak(lives(step.graph, schedule(step, strategy, offload=offload)))[0]
+    found = step_graph.peak(
+        lives(step.graph, schedule_recomputation(step, strategy, offload=offload))
+    )[0]
     return found + step.input
 
 
@@ -484,7 +487,7 @@ def knl() -> None:
         lru = cached(found.uses, room)
         ours, cache = [], []
         for share in shares:
-            seconds = layer_times.seconds(found.step, replace(KNL, share=share))
+            seconds = layered.layer_seconds(found.step, replace(KNL, share=share))
             plain = seconds[[one.node for one in found.steps]].tolist()
             own = hidden(found.uses, plain, room, tiers.far[0])
             for cells, way in ((ours, own), (cache, lru)):

@@ -31,14 +31,8 @@ from dltune.profile.processes import Receive, servers_of
 from dltune.simulate.architectures import NETWORKS
 from dltune.simulate.networks import Device, Network, NetworkStep, inference, seconds, training
 from dltune.simulate.overlap import Bounds, tac, tic
-from dltune.systems.transfers.forecast import (
-    Forecast,
-    Replica,
-    forecast,
-    shared,
-)
+from dltune.systems.transfers.forecast import BATCHES, RATES, Forecast, Replica, forecast, shared
 from dltune.systems.transfers.planner import GIGABIT
-from dltune.systems.transfers.simulated import BATCHES, RATES
 
 Mode = Literal["inference", "training"]
 MODES: tuple[Mode, ...] = ("inference", "training")

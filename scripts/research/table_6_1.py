@@ -16,8 +16,8 @@ from pathlib import Path
 from dltune.schemas import profile as document
 from dltune.schemas.profile import Step
 from dltune.simulate.step_graph import graph
-from dltune.systems.ranks.allreduce.calls import SINGLE
-from dltune.systems.ranks.allreduce.topology import traverse
+from dltune.systems.ranks.allreduce.measurements import SINGLE
+from dltune.systems.ranks.allreduce.order import traverse
 
 REPEATS = 5
 # Table 6.1: nodes, edges, milliseconds

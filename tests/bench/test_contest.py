@@ -13,7 +13,7 @@ from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.bench import contest
 from dltune.bench.contest import Contest, Progress
 from dltune.bench.runner import Runner
-from dltune.cli import progress
+from dltune.cli import terminal
 from dltune.job import protocol
 from dltune.job.launch import Event
 
@@ -196,7 +196,7 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One job gives the build up, and another begins it anew."""
-    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(terminal, "QUIET_SECONDS", 0.0)
     builds, fails = protocol.Building(1, "2.21.0"), protocol.Failed(1, "2.21.0", "no space left")
     jobs = {
         "default": SlowJob(clock, None, builds, None, None, fails, None, None),
@@ -204,7 +204,7 @@ def test_a_plugin_that_is_built_while_several_jobs_wait_is_told_of_once(
         "plan": SlowJob(clock, *[None] * 8, builds, None, None),
     }
     trial = Trial(jobs, rounds=1, patience=60.0)
-    line = progress.Line(None)
+    line = terminal.Line(None)
     trial.contest.tell = lambda told: line.show(told.phase, (told.phase,))
     trial.contest.run()
     told = capsys.readouterr().err.splitlines()

@@ -13,7 +13,7 @@ import pytest
 import synthetic
 
 from dltune.bench.document import summary
-from dltune.cli.tables import show_view
+from dltune.cli.terminal import show_view
 from dltune.report.kinds.bench import view
 from dltune.schemas.bench import SCHEMA as BENCH_SCHEMA
 from dltune.schemas.bench import Bench, Setting, Turn

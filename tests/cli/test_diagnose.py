@@ -206,7 +206,7 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
 
 
 def test_costs_that_overlap_are_said_to(capsys: pytest.CaptureFixture[str]) -> None:
-    from dltune.cli.tables import show_view
+    from dltune.cli.terminal import show_view
     from dltune.report.kinds.diagnosis import view
     from dltune.views import Context
 

@@ -15,10 +15,9 @@ from synthetic import machine, node, op, profile
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, columns
-from dltune.cli import cli, interrupts
+from dltune.cli import cli, terminal
 from dltune.cli.profile import show_profile
-from dltune.cli.progress import Line, live
-from dltune.cli.tables import show
+from dltune.cli.terminal import Line, live, show
 from dltune.profile.session import Progress
 from dltune.schemas.profile import Memory
 from dltune.simulate.machine_transfer import Law
@@ -110,21 +109,21 @@ class TestProgress:
         ]
 
     def test_how_far_a_phase_has_come_is_told_after_a_while(self, capsys, monkeypatch):
-        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        monkeypatch.setattr("dltune.cli.terminal.QUIET_SECONDS", 0.0)
         line = Line(None)
         line.tell(Progress("searching for the training step", 1))
         line.tell(Progress("searching for the training step", 2))
         assert len(capsys.readouterr().err.splitlines()) == 2
 
     def test_no_line_is_told_twice_however_long_it_is_true(self, capsys, monkeypatch):
-        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        monkeypatch.setattr("dltune.cli.terminal.QUIET_SECONDS", 0.0)
         line = Line(None)
         for phase in ("waiting", "building", "building", "waiting", "building", "waiting"):
             line.tell(Progress(phase))
         assert capsys.readouterr().err.splitlines() == ["dltune: waiting", "dltune: building"]
 
     def test_of_a_live_view_without_a_terminal(self, capsys, monkeypatch):
-        monkeypatch.setattr("dltune.cli.progress.QUIET_SECONDS", 0.0)
+        monkeypatch.setattr("dltune.cli.terminal.QUIET_SECONDS", 0.0)
         seen = iter(["starting", "starting", "3 rounds", "starting"])
         with live("tuning train.py", lambda: next(seen), list) as refresh:
             for _ in range(4):
@@ -146,21 +145,21 @@ class TestProgress:
 class TestInterrupts:
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_signals_raise(self, number):
-        with pytest.raises(interrupts.Ended) as raised, interrupts.raised():
+        with pytest.raises(terminal.Ended) as raised, terminal.raised():
             os.kill(os.getpid(), number)
         assert raised.value.exit_code == 128 + number
         assert str(raised.value) == number.name
 
     def test_handlers_are_put_back(self):
         before = signal.getsignal(signal.SIGTERM)
-        with interrupts.raised():
+        with terminal.raised():
             assert signal.getsignal(signal.SIGTERM) is not before
         assert signal.getsignal(signal.SIGTERM) is before
 
     def test_what_is_ignored_stays_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            with interrupts.raised():
+            with terminal.raised():
                 os.kill(os.getpid(), signal.SIGHUP)
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         finally:
@@ -168,19 +167,19 @@ class TestInterrupts:
 
     def test_a_handler_gets_the_number(self):
         heard = []
-        with interrupts.heard(lambda number, _: heard.append(number)):
+        with terminal.heard(lambda number, _: heard.append(number)):
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGINT)
         assert heard == [signal.SIGTERM, signal.SIGINT]
 
     def test_within_a_handler_s_block_nothing_is_raised(self):
         heard = []
-        with interrupts.raised(), interrupts.heard(lambda number, _: heard.append(number)):
+        with terminal.raised(), terminal.heard(lambda number, _: heard.append(number)):
             os.kill(os.getpid(), signal.SIGHUP)
         assert heard == [signal.SIGHUP]
 
     def test_what_comes_out_is_told_and_is_the_exit_code(self, capsys):
-        with pytest.raises(SystemExit) as left, interrupts.reported():
+        with pytest.raises(SystemExit) as left, terminal.reported():
             os.kill(os.getpid(), signal.SIGTERM)
         assert left.value.code == 143
         assert capsys.readouterr().err == "dltune: ended by SIGTERM\n"

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from plan_sections import UNIFORM
 
-from dltune.cli import tune_tables
-from dltune.cli.tune_live import View
+from dltune.cli import tune_display
+from dltune.cli.tune_display import View
 from dltune.plan import plan as plans
 from dltune.plan.duration import written
 from dltune.schemas import bench
@@ -202,7 +202,7 @@ SECTION = SettingsPlan(
 
 
 def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    tune_tables.show(SECTION)
+    tune_display.show(SECTION)
     told = capsys.readouterr().out
     assert told.index("batch_norm=fused") < told.index("threads=2x1") < told.index("xla=auto")
     assert "0.770 to 0.830" in told
@@ -213,7 +213,9 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_result_without_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    tune_tables.show(msgspec.structs.replace(SECTION, chosen=(), whole=None, partial="interrupted"))
+    tune_display.show(
+        msgspec.structs.replace(SECTION, chosen=(), whole=None, partial="interrupted")
+    )
     told = capsys.readouterr().out
     assert "incomplete result: interrupted" in told
     assert "chosen: the job as found" in told
@@ -221,7 +223,7 @@ def test_a_result_without_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_explain_adds() -> None:
     trials = [Trial(FUSED, (), "helps", (0.8, 0.81))]
-    told = tune_tables.explain(SECTION, trials)
+    told = tune_display.explain(SECTION, trials)
     assert any(line.startswith("batch_norm (rounding): ") for line in told)
     assert any("[0.800 0.810]" in line for line in told)
     assert any("precision was not tried: it is lossy" in line for line in told)

@@ -15,7 +15,7 @@ import synthetic
 
 from dltune.base.errors import UsageError
 from dltune.compare import benches, profiles
-from dltune.compare.reading import compared
+from dltune.compare.change import compared
 from dltune.schemas.profile import Framework, Profile, Samples
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.findings.registry import rules
+from dltune.findings.rule import rules
 from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
 from dltune.plan.settings.space import SPACE
 from dltune.plan.threads.emit import FORMATS

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.formatting import Course, Series
-from dltune.report.charts.axis import Axis, round_step, up_to
-from dltune.report.charts.cdf import cdf
-from dltune.report.charts.course import course
-from dltune.report.charts.thin import thinned
+from dltune.report.plot import Axis, cdf, course, round_step, up_to
+from dltune.report.sections.timelines import thinned
 
 numbers = st.floats(1e-9, 1e9)
 

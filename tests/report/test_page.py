@@ -16,8 +16,7 @@ from page_parsed import Page, parsed
 from dltune.analysis.roofline import analyse
 from dltune.base.errors import UsageError
 from dltune.plan.plan import put, with_sections
-from dltune.report.page import page
-from dltune.report.reading import known, read
+from dltune.report.page import known, page, read
 from dltune.schemas.bench import Bench
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile

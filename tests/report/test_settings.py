@@ -14,8 +14,8 @@ from page_parsed import Page, parsed
 
 from dltune.base.formatting import Ratio, Ratios
 from dltune.plan.plan import with_sections
-from dltune.report.charts.forest import HALVES, around, forest
 from dltune.report.page import page
+from dltune.report.plot import HALVES, around, forest
 from dltune.schemas.settings import Choice, SettingsPlan, Untried
 from dltune.views import Context, Loaded
 

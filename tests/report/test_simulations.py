@@ -9,8 +9,8 @@ import pytest
 from dltune.base.errors import DltuneError
 from dltune.plan.plan import put, with_sections
 from dltune.plan.threads.decide import choose
-from dltune.report import execution as module
-from dltune.report.execution import simulations
+from dltune.report import timeline
+from dltune.report.timeline import simulations
 from dltune.simulate.machine_transfer import transferred
 from dltune.simulate.workload import calibrated
 from dltune.system.topology import builtin_machine
@@ -73,7 +73,7 @@ def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) 
     def none(_: object) -> None:
         raise DltuneError("the simulator could not be built: no g++")
 
-    monkeypatch.setattr(module, "calibrated", none)
+    monkeypatch.setattr(timeline, "calibrated", none)
     found = simulations(exhibits.profile(), None)
     assert not found.found
     assert found.remark == "no simulated timelines: the simulator could not be built: no g++"

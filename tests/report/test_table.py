@@ -7,9 +7,8 @@ import dataclasses
 from page_parsed import parsed
 
 from dltune.base.formatting import Bar, Figure, Key, Prose, Table, columns
-from dltune.cli import tables as terminal
-from dltune.report.markup import tag
-from dltune.report.table import html
+from dltune.cli import terminal
+from dltune.report.markup import html, tag
 
 LONG = "Conv2D(" + "x" * 200 + ")"
 

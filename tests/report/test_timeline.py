@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served import MIB, SERVER, receive
 
-from dltune.report.execution import live_bytes
 from dltune.report.timeline import (
     Slice,
     Timeline,
     corunning,
+    live_bytes,
     mean_corunning,
     measured,
     simulated,

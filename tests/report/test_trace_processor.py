@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from perfetto_ui import THREADS, Ui, all_is_read, opened, written
 
-from dltune.report.execution import executions
 from dltune.report.perfetto import trace
+from dltune.report.timeline import executions
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Loaded

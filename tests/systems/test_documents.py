@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from installed import exhibits
 
 from dltune import extensions
-from dltune.report.frames import reading
+from dltune.report.frames import export
 
 EXHIBITS = exhibits()
 TYPES = [kind for each in EXHIBITS.values() for kind in each.TYPES]
@@ -45,7 +45,7 @@ def test_every_table_of_every_kind(written: dict[str, dict[str, Path]], system: 
 @pytest.mark.parametrize("system", EXHIBITS)
 def test_the_main_table_of_a_kind(written: dict[str, dict[str, Path]], system: str) -> None:
     main = EXHIBITS[system].MAIN
-    assert {name: reading.table(written[system][name]).path for name in main} == main
+    assert {name: export.table(written[system][name]).path for name in main} == main
 
 
 @pytest.mark.parametrize("kind", TYPES)

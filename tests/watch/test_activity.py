@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dltune.system.proc.process import Frame
-from dltune.watch.activity import activity, python
-from dltune.watch.looks import Stack
+from dltune.watch.stack_samples import Stack, activity, python_activity
 
 TF = "/env/lib/python3.11/site-packages/tensorflow/python"
 TORCH = "/env/lib/python3.11/site-packages/torch"
@@ -103,7 +102,9 @@ def test_shares_of_looks_at_the_main_thread():
         Frame("rows", "/home/me/data.py", 8),
         Frame("generator_py_func", f"{TF}/data/ops/from_generator_op.py", 3),
     )
-    found = python(7, [Stack(7, (*RUNS, OWN), 6), Stack(7, (OWN,), 4), Stack(9, generator, 5)])
+    found = python_activity(
+        7, [Stack(7, (*RUNS, OWN), 6), Stack(7, (OWN,), 4), Stack(9, generator, 5)]
+    )
     assert found is not None
     assert [(one.activity, one.share) for one in found.shares] == [("step", 0.6), ("python", 0.4)]
     assert found.shares[1].lines[0].where == "train.py:30 (<module>)"
@@ -112,4 +113,4 @@ def test_shares_of_looks_at_the_main_thread():
 
 
 def test_no_looks_are_no_shares():
-    assert python(7, []) is None
+    assert python_activity(7, []) is None

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observations import observation, process
 
-from dltune.findings.memory.growing_memory import MIN_WATCH
+from dltune.findings.memory import MIN_WATCH
 from dltune.job.launch import Job
 from dltune.schemas.diagnosis import Process
-from dltune.watch.growth import growth, looked_at_again, unsettled
+from dltune.watch.job_watch import growth, looked_at_again, unsettled
 
 HOLDS = """
 import sys, time

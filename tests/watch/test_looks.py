@@ -7,22 +7,24 @@ import sys
 import time
 
 from dltune.system.proc.process import Frame
-from dltune.watch.looks import Looks, Stack, parse
+from dltune.watch.stack_samples import Looks, Stack, parse_stacks
 
 
 def test_a_stack_is_turned_innermost_first():
     line = "thread (42): MainThread;<module> (/a b/train.py:3);step (/x.py:9) 7"
-    assert list(parse([line])) == [
+    assert list(parse_stacks([line])) == [
         Stack(42, (Frame("step", "/x.py", 9), Frame("<module>", "/a b/train.py", 3)), 7)
     ]
 
 
 def test_what_is_no_stack_is_left_out():
-    assert list(parse(["", "process 3:python;x (y:1) 2", "thread (0x1f);f (g.py:1) x"])) == []
+    assert (
+        list(parse_stacks(["", "process 3:python;x (y:1) 2", "thread (0x1f);f (g.py:1) x"])) == []
+    )
 
 
 def test_threads_may_be_told_in_hexadecimal():
-    (stack,) = parse(["thread (0x1F): worker;f (g.py) 1"])
+    (stack,) = parse_stacks(["thread (0x1F): worker;f (g.py) 1"])
     assert (stack.thread, stack.frames) == (31, (Frame("f", "g.py", 0),))
 
 

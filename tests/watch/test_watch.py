@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.watch.watch import JobWatch
+from dltune.watch.job_watch import JobWatch
 
 GROWS = """
 import time

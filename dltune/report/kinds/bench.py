@@ -9,12 +9,9 @@ from dltune.base import documents
 from dltune.base.formatting import visible
 from dltune.bench import tables
 from dltune.bench.tables import measured
-from dltune.report.charts.axis import Axis, up_to
-from dltune.report.charts.cdf import cdf
-from dltune.report.charts.marks import legend, row, tick
-from dltune.report.charts.plot import Plot
-from dltune.report.markup import Markup, joined, tag
-from dltune.report.pairing import plan_behind
+from dltune.report.markup import Markup, joined, legend, row, tag, tick
+from dltune.report.page import plan_behind
+from dltune.report.plot import Axis, Plot, cdf, up_to
 from dltune.schemas.bench import Bench, Setting
 from dltune.schemas.plan import Plan
 from dltune.views import Context, Headline, Picture, Section, View, on_page, on_terminal

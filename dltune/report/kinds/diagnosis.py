@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dltune.base.formatting import Key, Shares, Table, columns
-from dltune.findings.finding_text import (
-    NO_CAUSE,
-    capitalize,
-    format_limit,
-    suggest_next,
-    to_sentence,
-)
+from dltune.findings.diagnosis import NO_CAUSE, capitalize, format_limit, suggest_next, to_sentence
 from dltune.schemas.diagnosis import Diagnosis, Observation
 from dltune.system import kernel_files
 from dltune.views import (

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 from dltune.base.formatting import visible
 from dltune.gate import figures
-from dltune.report.charts.axis import Axis
-from dltune.report.charts.marks import captioned, legend, row
-from dltune.report.charts.plot import Plot
-from dltune.report.markup import Markup, joined, short, tag
+from dltune.report.markup import Markup, captioned, joined, legend, row, short, tag
+from dltune.report.plot import Axis, Plot
 from dltune.schemas.gate import Result
 from dltune.views import Context, Headline, Picture, Piece, Section, View, on_terminal
 

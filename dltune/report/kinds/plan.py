@@ -9,7 +9,7 @@ from dltune.base.errors import DltuneError
 from dltune.base.formatting import Table
 from dltune.plan.plan import in_order
 from dltune.plan.registry import planner
-from dltune.report.pairing import bench_of, profiles_of
+from dltune.report.page import bench_of, profiles_of
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import Context, Headline, Piece, Section, View, on_terminal

@@ -1,4 +1,7 @@
-"""A profile: where a step's time goes, op by op, and how it runs on the cores."""
+"""A profile: where a step's time goes, op by op, and how it runs on the cores.
+
+The training steps: how long, and where the time of one goes.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,19 @@ from dltune.analysis import op_tables
 from dltune.analysis.op_causes import why
 from dltune.analysis.roofline import Analysis, analyse
 from dltune.analysis.step_parts import unmeasured
-from dltune.base.formatting import Key
+from dltune.base.formatting import Key, Table, columns
 from dltune.findings.evidence import Evidence
-from dltune.findings.registry import apply_rules
-from dltune.report.charts.marks import legend
-from dltune.report.execution import Execution, Simulations, executions
-from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.pairing import plan_of
-from dltune.report.sections import ops, roofline
-from dltune.report.sections.memory import memory as memory_over_time
-from dltune.report.sections.steps import steps
+from dltune.findings.rule import apply_rules
+from dltune.report.markup import Markup, divided, joined, legend, short, tag
+from dltune.report.page import plan_of
+from dltune.report.sections import ops
+from dltune.report.sections.ops import counters, rates
 from dltune.report.sections.timelines import fig4, timelines
+from dltune.report.sections.timelines import memory as memory_over_time
+from dltune.report.timeline import Execution, Simulations, executions
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.plan import Threads
-from dltune.schemas.profile import Memory, Profile
+from dltune.schemas.profile import Memory, Profile, Step
 from dltune.views import (
     Context,
     Findings,
@@ -35,6 +37,46 @@ from dltune.views import (
     on_page,
     on_terminal,
 )
+
+
+def steps(profile: Profile) -> Iterator[Piece]:
+    rows = [
+        (
+            step.name or step.signature,
+            f"{step.wall.median * 1e3:.1f}",
+            f"{step.wall.spread:.0%}",
+            f"{step.span.median * 1e3:.1f}",
+            f"{sum(node.repeats for node in step.nodes):.0f}",
+            str(step.executions),
+            f"{step.share:.1%}",
+        )
+        for step in profile.steps
+    ]
+    heads = columns(
+        *("step", ">wall ms", ">spread", ">first op to last ms", ">ops"),
+        *(">executions", ">of all op time"),
+    )
+    yield from on_page(Table("steps of the job", heads, rows, name="steps-table"))
+    for step in profile.steps:
+        yield Picture(functools.partial(_parts, step))
+        if step.lines:
+            lines = [(line.where, f"{line.share:.0%}") for line in step.lines]
+            title = "lines of Python sampled between executions"
+            heads = columns("line", ">share of samples")
+            yield from on_page(Table(title, heads, lines, name=f"lines-{step.signature}"))
+
+
+def _parts(step: Step, _: str) -> Markup:
+    whole = sum(part.seconds for part in step.parts)
+    if whole <= 0:
+        return Markup()
+    shares = [(part, part.seconds / whole) for part in step.parts if part.seconds > 0]
+    parts = [
+        (f"{part.name} {part.seconds * 1e3:.3g} ms ({share:.0%})", share) for part, share in shares
+    ]
+    name = short(step.name or step.signature)
+    return joined([tag("h4", "Wall time of ", name), divided(parts)])
+
 
 TOP = 12  # ops on a terminal
 
@@ -64,9 +106,9 @@ def view(profile: Profile, context: Context) -> View:
     for number in range(len(profile.steps)):
         sections += _executed(profile, number, lambda number: made()[0][number])
     if timed:
-        sections.append(Section("rates", "Rates and roofline", list(roofline.rates(analysis))))
+        sections.append(Section("rates", "Rates and roofline", list(rates(analysis))))
     if profile.counters:
-        sections.append(Section("counters", "Counters", list(roofline.counters(profile.counters))))
+        sections.append(Section("counters", "Counters", list(counters(profile.counters))))
     sections.append(Section("closing", "", on_terminal(*_closing(profile, found))))
     return View(
         title="Profile",

@@ -1,21 +1,95 @@
 """Time by op type; and every op: its times by threads, the chosen point on its curve, and why it
-takes its time."""
+takes its time.
+
+An op's time by threads: a line for each placement, a ring at the chosen point.
+
+The roofline: ops by intensity and rate, under the ceilings.
+
+Counters, rates and the roofline of each op at its best threads.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dltune.analysis import op_tables
 from dltune.analysis.op_causes import why
-from dltune.analysis.roofline import Analysis, Figures
+from dltune.analysis.roofline import Analysis, Figures, Roofline
 from dltune.base.formatting import Bar, Cell, Prose, Table, columns
-from dltune.report.charts.marks import captioned
-from dltune.report.charts.scaling import scaling, spark
-from dltune.report.markup import Markup, joined, short, tag
-from dltune.report.table import html
+from dltune.report.markup import Markup, captioned, html, joined, legend, short, tag
+from dltune.report.plot import Axis, Plot, up_to
 from dltune.schemas.plan import Plan, Threads
-from dltune.schemas.profile import Op, Placement
+from dltune.schemas.profile import Counters, Op, OpTime, Placement
+from dltune.views import Picture, Piece, on_page, on_terminal
+
+PLACEMENTS: tuple[Placement, ...] = ("spread", "shared")
+SPARK = (84, 22)  # pixels
+
+
+def scaling(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
+    """Medians with their spread, in milliseconds, from 0."""
+    most = max(time.threads for time in op.times)
+    high = up_to(time.median * (1 + time.spread) * 1e3 for time in op.times)
+    said = ", ".join(f"{t.threads} {t.placement} {t.median * 1e3:.3g} ms" for t in op.times)
+    plot = Plot(
+        x=Axis(0.5, most + 0.5, whole=True),
+        y=Axis(0.0, high, unit=" ms"),
+        height=110,
+        label=f"{short(op.type)} by threads: {said}",
+        x_ticks=6,
+        y_ticks=3,
+    )
+    marks = [
+        plot.line([(t.threads, t.median * 1e3) for t in line(op, placement)], f"line {placement}")
+        for placement in PLACEMENTS
+    ]
+    for time in op.times:
+        title = f"{time.threads} threads {time.placement}: {time.median * 1e3:.3f} ms"
+        marks.append(
+            plot.dot(time.threads, time.median * 1e3, f"dot {time.placement}", title, radius=3)
+        )
+    if chosen and (at := near(op, chosen)):
+        title = f"chosen: {chosen[0]} threads {chosen[1] or ''}".strip()
+        marks.append(plot.dot(at.threads, at.median * 1e3, "ring", title, radius=7))
+    return plot.draw(*marks)
+
+
+def spark(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
+    """The same in a table's cell, without numbers."""
+    wide, tall = SPARK
+    most = max(time.threads for time in op.times)
+    high = max(time.median for time in op.times) or 1.0
+
+    def place(time: OpTime) -> tuple[float, float]:
+        x = 5 + (wide - 10) * ((time.threads - 1) / (most - 1) if most > 1 else 0.5)
+        return x, tall - 4 - (tall - 8) * time.median / high
+
+    marks = []
+    for placement in PLACEMENTS:
+        if points := [place(time) for time in line(op, placement)]:
+            d = "M" + "L".join(f"{x:.0f},{y:.1f}" for x, y in points)
+            marks.append(tag("path", d=Markup(d), class_=f"line {placement}"))
+    if chosen and (at := near(op, chosen)):
+        x, y = place(at)
+        marks.append(tag("circle", cx=f"{x:.0f}", cy=f"{y:.1f}", r=3, class_="ring"))
+    return tag("svg", *marks, width=wide, height=tall, aria_hidden="true")
+
+
+def line(op: Op, placement: Placement) -> list[OpTime]:
+    """The points of a placement; one thread, which has no neighbour to share with, is in both."""
+    found = [t for t in op.times if t.placement == placement or t.threads == 1]
+    return sorted(found, key=lambda time: time.threads)
+
+
+def near(op: Op, chosen: tuple[int, Placement | None]) -> OpTime | None:
+    """The measured point for a choice; without a placement, the first that was measured. None when
+    none was measured there, as in a plan for a larger machine."""
+    count, placement = chosen
+    there = [time for time in op.times if time.threads == count]
+    return next((t for t in there if t.placement == placement), there[0] if there else None)
+
 
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
@@ -122,3 +196,83 @@ def _own(found: Iterable[Figures]) -> float:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3f}"
+
+
+# the area of a dot is its op's share of all op time; pixels of the radius
+SMALLEST, LARGEST = 2.5, 14.0
+
+
+def roofline(ops: Sequence[Figures], roof: Roofline) -> Markup | None:
+    """None when no op has a place, or no ceiling is known."""
+    placed = [
+        (of, rates.intensity, rates.flop_rate)
+        for of in ops
+        if of.best and (rates := of.best.rates) and rates.intensity and rates.flop_rate
+    ]
+    computing = [of.rate for of in roof.dtypes.values()] or (
+        [roof.compute.rate] if roof.compute else []
+    )
+    if not placed or not computing:
+        return None
+    x = _around([intensity for _, intensity, _ in placed])
+    y = _around([*(rate / 1e9 for rate in computing), *(rate / 1e9 for _, _, rate in placed)])
+    plot = Plot(x, y, 300, f"Roofline of {len(placed)} ops, flop/s over flop per byte", y_ticks=6)
+    marks = [plot.level(rate / 1e9, "roof", "compute") for rate in computing]
+    for name, ceiling in (("memory", roof.memory), ("cache", roof.cache)):
+        if ceiling:
+            slope = ceiling.rate / 1e9
+            # over its part below the compute roof and inside the plot; straight in both logarithms
+            left = max(x.low, y.low / slope)
+            right = min(x.high, max(computing) / ceiling.rate)
+            if left < right:
+                points = [(left, left * slope), (right, right * slope)]
+                marks.append(plot.line(points, f"roof {name}"))
+    most = max(of.share for of, _, _ in placed) or 1.0
+    for of, intensity, rate in sorted(placed, key=lambda p: -p[0].share):
+        radius = max(SMALLEST, LARGEST * (of.share / most) ** 0.5)
+        where = f", {of.position.share:.0%} of {of.position.under}" if of.position else ""
+        title = f"{short(of.op.key)}: {rate / 1e9:.3g} GFLOP/s at {intensity:.3g} flop/B{where}"
+        style = f"dot {of.position.under if of.position else 'none'}"
+        marks.append(plot.dot(intensity, rate / 1e9, style, title, radius))
+    return plot.draw(*marks)
+
+
+def _around(values: Sequence[float]) -> Axis:
+    return Axis(min(values) / 1.6, max(values) * 1.6, log=True)
+
+
+RATE_ROWS = 200
+
+
+def rates(analysis: Analysis) -> Iterator[Piece]:
+    yield Picture(lambda _: _roofs(analysis))
+    ops = [figures for figures in analysis.ops if figures.best][:RATE_ROWS]
+    yield from on_page(replace(op_tables.rates(ops), name="rates-table"))
+
+
+def _roofs(analysis: Analysis) -> Markup:
+    roof = analysis.roofline
+    body: list[object] = []
+    if picture := roofline(analysis.ops, roof):
+        body += [
+            tag("p", "GFLOP/s over flop per byte; the area of a dot is its op's share of op time."),
+            picture,
+            legend(
+                [
+                    ("dot compute", "under the compute roof"),
+                    ("dot memory", "under memory"),
+                    ("dot cache", "under cache"),
+                ]
+            ),
+        ]
+    return joined([*body, tag("ul", *(tag("li", line) for line in op_tables.ceilings(roof)))])
+
+
+def counters(found: Counters) -> Iterator[Piece]:
+    """What was counted, and where the events happened."""
+    yield from on_page(f"Asked: {found.asked}. {found.why}")
+    yield from on_terminal("", f"counters ({found.asked}): {found.why}")
+    if found.totals:
+        yield replace(op_tables.totals(found.totals), name="totals-table")
+    if found.overhead:
+        yield op_tables.overhead(found.overhead)

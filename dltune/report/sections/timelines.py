@@ -2,26 +2,92 @@
 
 The slices go to the page's script as numbers: start and duration in nanoseconds, starts as
 differences to the one before, and the number of the node.
+
+A series of thousands of points as what can be seen of it.
+
+What came from other tasks in a step, and how well that overlapped with the step's ops.
+
+Memory over the step: an estimate from the graph beside what the allocator held.
+
+What each device and each link does in a simulated step, to be zoomed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+import numpy as np
 
-from dltune.base.formatting import Table, columns, visible
-from dltune.report.charts.axis import Axis, up_to
-from dltune.report.charts.marks import captioned, legend
-from dltune.report.charts.plot import Plot
-from dltune.report.charts.thin import thinned
-from dltune.report.execution import Execution
-from dltune.report.markup import Markup, data, joined, short, tag
-from dltune.report.sections.transfers import transfers
-from dltune.report.table import html
-from dltune.report.timeline import Row, Timeline, corunning, mean_corunning
-from dltune.schemas.profile import Node, Profile
+from dltune.base.formatting import Table, columns, counted, visible
+from dltune.profile.breakdown import kind
+from dltune.profile.processes import receives
+from dltune.report.markup import Markup, captioned, data, html, joined, legend, short, tag
+from dltune.report.plot import Axis, Plot, up_to
+from dltune.report.timeline import (
+    Execution,
+    Row,
+    Timeline,
+    corunning,
+    live_bytes,
+    mean_corunning,
+    measured,
+)
+from dltune.schemas.profile import Memory, Node, Profile, Step
+from dltune.simulate.overlap import Bounds
+from dltune.views import Schedule, Slice, Track
+
+COLUMNS = 500
+
+
+def thinned(
+    points: Sequence[tuple[float, float]], end: float, columns: int = COLUMNS
+) -> tuple[list[tuple[float, float, float]], list[tuple[float, float]]]:
+    """Of a step function that holds each value until the next point, up to `end`: in each column of
+    equal width its (x, lowest, highest), and (x, mean over time)."""
+    if not points or end <= points[0][0]:
+        return [], []
+    times, levels = np.array(points).T
+    times = np.append(times, end)
+    area = np.append(0.0, np.cumsum(levels * np.diff(times)))
+    edges = np.linspace(times[0], end, columns + 1)
+    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
+    mean = np.diff(np.interp(edges, times, area)) / np.diff(edges)
+    # the points that hold at the edges: a column sees both, and all between
+    holding = np.searchsorted(times[:-1], edges, "right") - 1
+    seen = [levels[a : b + 1] for a, b in itertools.pairwise(holding)]
+    band = [(x, float(s.min()), float(s.max())) for x, s in zip(middles, seen, strict=True)]
+    return band, list(zip(middles, mean.tolist(), strict=True))
+
+
+def transfers(profile: Profile, step: Step) -> Iterator[str]:
+    """What the bars of links mean, and E of the execution that was measured (TicTac, equations 1 to
+    3), with the bounds that `dltune run` tells it by. Nothing of a step to which nothing came."""
+    found = measured(step)
+    if not found.links:
+        return
+    yield (
+        "In the rows of links, a tensor's bar starts when the previous tensor arrived, or when "
+        "the tensor was requested, and ends when it arrived. Other tensors can overlap with it."
+    )
+    came = {piece.node: piece.end for link in found.links for piece in link.slices}
+    loads: dict[str, int] = {}
+    for one in receives(profile, step):
+        loads[one.sender] = max(loads.get(one.sender, 0), came.get(one.node, 0))
+    if not loads:
+        return
+    waits = ("input", "communication")
+    ops = [(s.start, s.end) for s in found.slices if kind(step.nodes[s.node].type) not in waits]
+    bounds = Bounds.run(ops, loads.values())
+    yield (
+        f"The measured execution took {found.end / 1e6:.1f} ms. The lower bound is "
+        f"{bounds.lower / 1e6:.1f} ms (L: only its ops, or only its busiest link), and the upper "
+        f"bound {bounds.upper / 1e6:.1f} ms (U: nothing overlaps). Its efficiency E is "
+        f"{bounds.efficiency(found.end):.2f}."
+    )
+
 
 COLOURS = 8  # op types that have a colour of their own
 NAME = 100  # characters of a node's name
@@ -48,7 +114,7 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
     return joined(
         [
             *(tag("p", sentence) for sentence in transfers(profile, execution.step)),
-            zoomable(identifier, label, heavy, encoded(profile, execution, heavy)),
+            zoomable(identifier, label, heavy, encode_timeline(profile, execution, heavy)),
             tag(
                 "details",
                 tag("summary", f"The {LONGEST} longest ops as a table"),
@@ -134,7 +200,7 @@ def heaviest(execution: Execution) -> list[str]:
     return [kind for kind, _ in time.most_common(COLOURS)]
 
 
-def encoded(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
+def encode_timeline(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
     """Nodes and slices for the script."""
     step = execution.step
     used = sorted({piece.node for timeline in execution.timelines for piece in timeline.whole})
@@ -194,3 +260,149 @@ def _longest(execution: Execution, identifier: str) -> Markup:
         rows.append((title, node.name, node.type, *times, ", ".join(map(str, piece.cores))))
     heads = columns("timeline", "name", "type", ">start ms", ">ms", "cores")
     return html(Table("the longest ops of the timelines", heads, rows, sorted_by=4), identifier)
+
+
+MIB = 2**20
+
+
+def memory(found: Memory | None, execution: Execution) -> Markup:
+    base = found.live if found else 0
+    series = {
+        timeline.title: [(time / 1e6, (base + size) / MIB) for time, size in points]
+        for timeline in execution.timelines
+        if (points := live_bytes(execution.step, timeline.whole))
+    }
+    if not series:
+        return tag("p", "This profile has no timeline to estimate memory over.")
+    peaks = {title: max(size for _, size in points) for title, points in series.items()}
+    measured = [found.peak / MIB] if found else []
+    end = max(timeline.end for timeline in execution.timelines) / 1e6
+    high = up_to([*peaks.values(), *measured])
+    levels = (
+        [
+            ("recommended", found.peak / MIB, "measured peak"),
+            ("live", found.live / MIB, "live between steps"),
+        ]
+        if found
+        else []
+    )
+    figures = []
+    for timeline in execution.timelines:
+        if timeline.title not in series:
+            continue
+        band, _ = thinned(series[timeline.title], timeline.end / 1e6)
+        plot = Plot(
+            x=Axis(0.0, end, unit=" ms"),
+            y=Axis(0.0, high, unit=" MiB"),
+            height=110,
+            label=f"{timeline.title}: at most {peaks[timeline.title]:.0f} MiB",
+            y_ticks=3,
+        )
+        marks = [plot.area([(x, most) for x, _, most in band], "area")]
+        marks += [plot.level(size, style) for style, size, _ in levels]
+        caption = f": at most {peaks[timeline.title]:.0f} MiB by the graph"
+        figures.append(captioned([tag("b", timeline.title), caption], plot.draw(*marks)))
+    names = [
+        ("area", "estimate: outputs still to be read" + (", on what is live" if found else "")),
+        *((style, f"{name}: {size:.0f} MiB") for style, size, name in levels),
+    ]
+    note = (
+        "The estimate keeps each op's output from its start to the end of its last reader. It "
+        "does not contain temporary memory of kernels, or outputs that overwrite an input; the "
+        "measured peak contains both."
+    )
+    return joined([*figures, legend(names), tag("p", note, class_="note")])
+
+
+# slices on one page, and rows: a picture of more is none
+MOST, ROWS = 100_000, 96
+
+
+def schedule(shown: Schedule, identifier: str) -> Markup:
+    drawn = within(shown)
+    kinds: Counter[str] = Counter()
+    for each in _slices((*drawn.devices, *drawn.links)):
+        kinds[each.kind] += each.end - each.start
+    heavy = [kind for kind, _ in kinds.most_common(COLOURS)]
+    label = f"{shown.title}. Arrow keys move, plus and minus zoom, n and p go from op to op."
+    return joined(
+        [
+            *(tag("p", f"{sentence}.") for sentence in _left_out(shown, drawn)),
+            zoomable(identifier, label, heavy, encode_schedule(drawn, heavy)),
+        ]
+    )
+
+
+def within(shown: Schedule) -> Schedule:
+    """As much of it as a page can draw: devices that have anything to do first, then the links that
+    are busy the longest."""
+    busy = sorted(shown.links, key=lambda track: -sum(w.end - w.start for w in track.slices))
+    kept: set[int] = set()
+    room = MOST
+    for track in (*filter(lambda track: track.slices, shown.devices), *busy):
+        room -= len(track.slices)
+        if room < 0 or len(kept) == ROWS:
+            break
+        kept.add(id(track))
+    return Schedule(
+        shown.title,
+        [track for track in shown.devices if id(track) in kept],
+        [track for track in shown.links if id(track) in kept],
+    )
+
+
+def _left_out(shown: Schedule, drawn: Schedule) -> Iterable[str]:
+    working = [track for track in shown.devices if track.slices]
+    if idle := len(shown.devices) - len(working):
+        yield f"{idle} of {counted(len(shown.devices), 'device')} are idle"
+    for what, some, every in (
+        ("device", drawn.devices, working),
+        ("link", drawn.links, shown.links),
+    ):
+        if len(some) < len(every):
+            yield f"Shown: {len(some)} of {counted(len(every), what)}"
+
+
+def encode_schedule(shown: Schedule, heavy: Sequence[str]) -> bytes:
+    """Names and slices for the script, as those of a step's ops."""
+    colour = {kind: index for index, kind in enumerate(heavy)}
+    number: dict[tuple[str, str], int] = {}
+    for each in _slices((*shown.devices, *shown.links)):
+        number.setdefault((each.name, each.kind), len(number))
+    names = [visible(name, NAME) for name, _ in number]
+
+    def rows(tracks: Sequence[Track]) -> list[dict[str, object]]:
+        return [
+            {"label": visible(one.label, NAME), "slices": _schedules_flat(one, number)}
+            for one in tracks
+        ]
+
+    line = {
+        "title": shown.title,
+        "end": shown.end,
+        "links": rows(shown.links),
+        "rows": rows(shown.devices),
+    }
+    return msgspec.json.encode(
+        {
+            "keys": [],
+            "names": names,
+            "ops": [-1] * len(names),
+            "colours": [colour.get(kind, -1) for _, kind in number],
+            "end": shown.end,
+            "timelines": [line],
+        }
+    )
+
+
+def _schedules_flat(track: Track, number: dict[tuple[str, str], int]) -> list[int]:
+    flat: list[int] = []
+    before = 0
+    for each in track.slices:
+        flat += (each.start - before, each.end - each.start, number[each.name, each.kind])
+        before = each.start
+    return flat
+
+
+def _slices(tracks: Iterable[Track]) -> Iterable[Slice]:
+    return (each for track in tracks for each in track.slices)

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dltune.systems.lmdb.format.index import Index
-    from dltune.systems.lmdb.reader.ahead import ReadAhead
+    from dltune.systems.lmdb.reader.database import ReadAhead
     from dltune.systems.lmdb.reader.options import Options
-    from dltune.systems.lmdb.reader.reader import Reader, Record
-    from dltune.systems.lmdb.reader.records import Records
+    from dltune.systems.lmdb.reader.reader import Reader, Record, Records
 
 __all__ = ["Index", "Options", "ReadAhead", "Reader", "Record", "Records"]
 
 _MODULES = {
     "Index": "format.index",
     "Options": "reader.options",
-    "ReadAhead": "reader.ahead",
+    "ReadAhead": "reader.database",
     "Reader": "reader.reader",
     "Record": "reader.reader",
-    "Records": "reader.records",
+    "Records": "reader.reader",
 }
 
 

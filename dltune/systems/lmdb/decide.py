@@ -15,9 +15,8 @@ from dltune.base.errors import UsageError
 from dltune.base.formatting import rate, size
 from dltune.schemas.io import DataFile, Experiment, Io
 from dltune.schemas.machine import Machine
-from dltune.systems.lmdb.reader.filling import SLOTS
-from dltune.systems.lmdb.reader.options import PAGE, Options
-from dltune.systems.lmdb.reader.planned import AHEAD
+from dltune.systems.lmdb.reader.node import SLOTS
+from dltune.systems.lmdb.reader.options import AHEAD, PAGE, Options
 from dltune.systems.lmdb.section import (
     Access,
     FilePlan,

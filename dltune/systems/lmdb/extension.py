@@ -10,10 +10,10 @@ EXTENSION = Extension(
         "io-report": Command(
             "Measure",
             "Find out why reading the data is slow.",
-            "dltune.systems.lmdb.commands.io_report:command",
+            "dltune.systems.lmdb.commands:io_report",
         ),
         "lmdb": Command(
-            "Data", "Inspect and check an LMDB file.", "dltune.systems.lmdb.commands.lmdb:command"
+            "Data", "Inspect and check an LMDB file.", "dltune.systems.lmdb.commands:lmdb"
         ),
     },
     planners={"io": "dltune.systems.lmdb.planner:PLANNER"},

@@ -60,9 +60,9 @@ class IoPlanner(Planner[IoPlan]):
 
     def apply(self, section: IoPlan, plan: Plan, machine: Machine) -> Callable[[], None]:
         """For what reads by dltune.systems.lmdb; hints for other readers need `dltune run`."""
-        from dltune.systems.lmdb.reader.planned import use
+        from dltune.systems.lmdb.reader.options import use_plan
 
-        return lambda: use(section)
+        return lambda: use_plan(section)
 
     def show(self, section: IoPlan, plan: Plan, beside: Sequence[msgspec.Struct]) -> View:
         sections = [Section("files", "How files are read", [_files(section), *section.reasons])]
@@ -89,14 +89,14 @@ class _Enforced(Enforcement):
             yield f"{file.path}: {does[file.follow] if file.follow else 'no read-ahead hints'}"
 
     def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-        from dltune.systems.lmdb.reader.planned import VARIABLE, write
+        from dltune.systems.lmdb.reader.options import VARIABLE, write_plan
 
         path = folder / "io.json"
-        write(self._section, path)
+        write_plan(self._section, path)
         return {VARIABLE: str(path)}
 
     def beside(self, pid: int) -> contextlib.AbstractContextManager[None]:
-        from dltune.systems.lmdb.follow.start import followed
+        from dltune.systems.lmdb.follow import followed
 
         if not any(file.follow for file in self._section.files):
             self._say(

@@ -17,17 +17,13 @@ from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Node, Profile, Step
 from dltune.simulate import step_graph
 from dltune.simulate.step_graph import Amounts, Lives, peak
-from dltune.systems.memory.model.batch import Batched, batched
-from dltune.systems.memory.model.eager import EagerStep, eager, recomputed
-from dltune.systems.memory.model.exact import exact
-from dltune.systems.memory.model.measured import MeasuredStep, measured
-from dltune.systems.memory.model.moments import least
-from dltune.systems.memory.model.ordering import lean
+from dltune.systems.memory.model.optimum import least
+from dltune.systems.memory.model.profiled_step import Batched, MeasuredStep, batched, measured
 from dltune.systems.memory.model.schedule import Step as Run
-from dltune.systems.memory.model.schedule import levels, lives
-from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, select
-from dltune.systems.memory.model.tensor_cache import CacheTooSmall
-from dltune.systems.memory.offload import Offloader, Offloading
+from dltune.systems.memory.model.schedule import lean, levels, lives
+from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, exact, select
+from dltune.systems.memory.offload import CacheTooSmall, Offloader, Offloading
+from dltune.systems.memory.pytorch import EagerStep, eager, recomputed
 from dltune.systems.memory.section import GivenUp, Memory
 from dltune.systems.memory.show import mib
 

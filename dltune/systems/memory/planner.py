@@ -177,8 +177,8 @@ def _decide(
     from dltune.schemas import profile as documents
     from dltune.system.memory import file_tier, in_memory
     from dltune.systems.memory import show
-    from dltune.systems.memory.compiled import decide as decide_compiled
     from dltune.systems.memory.decide import decide
+    from dltune.systems.memory.pytorch import decide_compiled
 
     if [budget is not None, smallest, slowdown is not None].count(True) != 1:
         raise UsageError(

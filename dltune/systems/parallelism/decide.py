@@ -1,38 +1,164 @@
-"""From a network and devices to a strategy, compared with others."""
+"""From a network and devices to a strategy, compared with others.
+
+A strategy in the form of a plan, and back.
+
+Operators that learn the same weights, divided so that these are: a mesh keeps a weight in one
+way.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dltune.base.documents import digest
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.given import Given, digests
-from dltune.systems.parallelism.model import bound, dynamic
-from dltune.systems.parallelism.model.baselines import data_parallel, expert, single
-from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
-from dltune.systems.parallelism.model.engine import Engine
+from dltune.systems.parallelism.inputs import Given, digests
+from dltune.systems.parallelism.model import bound
+from dltune.systems.parallelism.model import search as dynamic
+from dltune.systems.parallelism.model.engine import Engine, workers
 from dltune.systems.parallelism.model.problem import (
+    REPLICA,
+    Configuration,
     Problem,
     Space,
     Strategy,
+    mesh,
     problem,
+    soap,
 )
-from dltune.systems.parallelism.model.search import search
-from dltune.systems.parallelism.model.workers import workers
-from dltune.systems.parallelism.schemas.operator_times import OperatorTimes
-from dltune.systems.parallelism.schemas.operators import Operator
+from dltune.systems.parallelism.model.search import data_parallel, expert, search, single
+from dltune.systems.parallelism.schemas.operators import MOST_DIMENSIONS, Operator, OperatorTimes
 from dltune.systems.parallelism.schemas.strategy import (
     Baseline,
     Consumer,
+    Divided,
     Parallelism,
     Times,
 )
 from dltune.systems.parallelism.schemas.topology import Topology
-from dltune.systems.parallelism.tied import tied
-from dltune.systems.parallelism.written import written
+
+
+def encoded(problem: Problem, strategy: Strategy, shape: Sequence[int]) -> Iterator[Divided]:
+    """Each operator; `shape`: of the mesh, empty where there is none."""
+    devices: dict[Configuration, tuple[int, ...]] = {}
+    for number, operator in enumerate(problem.graph.operators):
+        chosen = problem.configuration(strategy, number)
+        if chosen not in devices:
+            devices[chosen] = tuple(chosen.devices(problem.devices))
+        weights = operator.weights
+        yield Divided(
+            name=operator.name,
+            type=operator.type,
+            dimensions=tuple(dimension.name for dimension in operator.dimensions),
+            degrees=chosen.degrees[: len(operator.dimensions)],
+            replicas=chosen.replicas,
+            devices=devices[chosen],
+            parameter=operator.parameter,
+            weights="" if weights is None else problem.graph.weights[weights].name,
+            axes=axes(chosen, shape),
+            block=operator.block,
+        )
+
+
+def axes(chosen: Configuration, shape: Sequence[int]) -> tuple[int | None, ...]:
+    """For each axis of a mesh the dimension that it divides, None where its devices compute the
+    same; of a configuration on such a mesh."""
+    sizes = (*chosen.degrees, chosen.replicas)
+    divided = [axis for axis in chosen.order if sizes[axis] > 1]
+    found: list[int | None] = []
+    left = 1
+    for size in shape:
+        if left == 1:  # an axis divides one dimension; several neighbours can divide it
+            axis = divided.pop(0)
+            left = sizes[axis]
+        left //= size
+        found.append(None if axis == REPLICA else axis)
+    return tuple(found)
+
+
+def decoded(section: Parallelism, problem: Problem) -> Strategy:
+    """Return the strategy, of the same network and devices. Raises UsageError when an operator is
+    divided as none of its configurations has it."""
+    operators = {one.name: one for one in section.operators}
+    places: dict[tuple[object, ...], int | None] = {}
+    strategy = []
+    for operator, catalog in zip(problem.graph.operators, problem.catalogs, strict=True):
+        one = operators.get(operator.name)
+        key = (id(catalog), *((one.degrees, one.replicas, one.devices) if one else ()))
+        if key not in places:
+            places[key] = _place(one, catalog, problem.devices) if one else None
+        place = places[key]
+        if place is None:
+            raise UsageError(_refused(operator), remedy="make a new plan")
+        strategy.append(place)
+    return tuple(strategy)
+
+
+def _refused(operator: Operator) -> str:
+    return (
+        f"the plan does not divide the operator {operator.name!r}, or divides it in a way that its "
+        "dimensions or the devices do not allow"
+    )
+
+
+def _place(one: Divided, catalog: Sequence[Configuration], count: int) -> int | None:
+    degrees = (*one.degrees, *[1] * (MOST_DIMENSIONS - len(one.degrees)))
+    alike = (
+        place
+        for place, configuration in enumerate(catalog)
+        if (configuration.degrees, configuration.replicas) == (degrees, one.replicas)
+        and configuration.devices(count) == [*one.devices]
+    )
+    return next(alike, None)
+
+
+def tied(
+    problem: Problem, engine: Engine, strategy: Strategy, shape: Sequence[int]
+) -> tuple[Strategy, int]:
+    """The strategy on a mesh of this shape, and its nanoseconds. Operators that would divide the
+    weights that they share differently all get that configuration with which a step is the
+    shortest."""
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for number, operator in enumerate(problem.graph.operators):
+        if operator.weights is not None:
+            groups[operator.weights].append(number)
+    time = engine.simulate(strategy)
+    for members in groups.values():
+        if len({_divided(problem, strategy, number, shape) for number in members}) > 1:
+            time, strategy = min(
+                (engine.simulate(changed), changed)
+                for changed in _alike(problem, strategy, members)
+            )
+    return strategy, time
+
+
+def _divided(problem: Problem, strategy: Strategy, number: int, shape: Sequence[int]) -> object:
+    """Return, for each of the mesh's axes, True if it divides the operator's weights."""
+    parameter = problem.graph.operators[number].parameter
+    over = axes(problem.configuration(strategy, number), shape)
+    return tuple(parameter is not None and axis == parameter for axis in over)
+
+
+def _alike(problem: Problem, strategy: Strategy, members: Sequence[int]) -> list[Strategy]:
+    """Return the strategies with each configuration that all members can have; all devices
+    computing the same is one."""
+    places = [
+        {configuration: place for place, configuration in enumerate(problem.catalogs[number])}
+        for number in members
+    ]
+    found = []
+    for configuration in places[0]:
+        if all(configuration in one for one in places):
+            changed = list(strategy)
+            for number, one in zip(members, places, strict=True):
+                changed[number] = one[configuration]
+            found.append(tuple(changed))
+    return found
+
 
 BUDGET = 30.0  # seconds of search, where nothing else ends it
 # seconds that the bound can take in addition to the search
@@ -102,7 +228,7 @@ def decide(
         digests=digests(given, topology),
         devices=tuple(device.name for device in topology.devices),
         mesh=tuple(shape),
-        operators=tuple(written(whole, chosen, shape)),
+        operators=tuple(encoded(whole, chosen, shape)),
         seconds=own.seconds,
         compute=own.compute,
         bytes=own.bytes,

@@ -1,12 +1,33 @@
-"""A job as one process for each device of the plan, and what came of it in each."""
+"""A job as one process for each device of the plan, and what came of it in each.
+
+The plan's devices that are on this machine, and the address where their processes meet.
+
+A trial of a mesh's gradients against those of one device, as compilers have been seen to be
+wrong.
+
+XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's height is divided
+over one axis of a 2 x 2 mesh and the other axis divides nothing;
+docs/explanation/plan-parallelism.md describes it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
+import random
+import socket
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import psutil  # type: ignore[import-untyped]
 
+from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import counted
 from dltune.extensions import Hook
@@ -16,10 +37,171 @@ from dltune.job.failures import last_words
 from dltune.job.launch import Event, Job, require_executable
 from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.systems.parallelism import INJECTED
-from dltune.systems.parallelism.expressed import expressed
-from dltune.systems.parallelism.hosts import interface, meeting
-from dltune.systems.parallelism.jax import gradients
+from dltune.systems.parallelism.emit import expressed
+from dltune.systems.parallelism.jax import links
 from dltune.systems.parallelism.schemas.strategy import Parallelism
+
+LOOPBACK = "127.0.0.1"
+# below those that kernels give out by themselves
+_FIRST_PORT, _PORTS = 20_000, 12_000
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """`here`: the devices of this machine, by number. `hosts`: at which each device of the plan is
+    reached. `address`: of the coordinator. `seed`: what all processes draw from, whatever the
+    script leaves open."""
+
+    here: tuple[int, ...]
+    hosts: tuple[str, ...]
+    address: str
+    seed: int
+
+
+def meeting(section: Parallelism) -> Meeting:
+    """Where the devices are on several hosts, each starts its own from the same plan: they agree
+    on a port and a seed by its content. Raises UsageError when this machine is none of them."""
+    count = len(section.devices)
+    hosts = section.hosts
+    if len(set(hosts)) <= 1:
+        seed = random.SystemRandom().randrange(2**31)
+        return Meeting(tuple(range(count)), (LOOPBACK,) * count, ranks.free_address(), seed)
+    local = {host for host in set(hosts) if _is_here(host)}
+    if not local:
+        raise UsageError(
+            f"the plan's devices are on the hosts {', '.join(dict.fromkeys(hosts))}; this machine "
+            "is none of them",
+            remedy="start dltune run with this plan on each of these hosts",
+        )
+    content = int(documents.digest(section)[:8], 16)
+    here = tuple(n for n, host in enumerate(hosts) if host in local)
+    address = f"{hosts[0]}:{_FIRST_PORT + content % _PORTS}"
+    return Meeting(here, hosts, address, content % 2**31)
+
+
+def interface(host: str) -> str:
+    """The network interface of this machine that has the host's address; empty: not known."""
+    try:
+        address = socket.gethostbyname(host)
+    except OSError:
+        return ""
+    for name, addresses in psutil.net_if_addrs().items():
+        if address in (one.address for one in addresses):
+            return str(name)
+    return "lo" if address.startswith("127.") else ""
+
+
+def _is_here(host: str) -> bool:
+    """True if an address of this machine is that host's."""
+    try:
+        with socket.create_server((host, 0)):
+            return True
+    except OSError:
+        return False
+
+
+# of the largest gradient of an array; floats are added up in other orders
+TOLERANCE = 1e-3
+_WORKER = INJECTED.parent / "jax" / "gradients_rank.py"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`operators`: the pair, by name, the second reading the first. `array`: "loss", "input" or a
+    weight. `error`: the largest, of the largest gradient; `ratio`: how many times as large all
+    are."""
+
+    operators: tuple[str, ...]
+    array: str
+    error: float
+    ratio: float
+
+
+def differences(
+    plan: Mapping[str, Any],
+    pairs: Sequence[tuple[int, ...]] | None = None,
+    python: str = sys.executable,
+) -> list[Difference]:
+    """Return the differences from one device by more than TOLERANCE, for small operators divided as
+    those of `plan` (as `_dltune_layouts.Layouts` has it), one process for each device.
+
+    `pairs`: operators of which the second reads the first, by number; by default neighbours in the
+    plan. Those divided alike are tried once. Raises UsageError when `python` has no JAX, or the
+    processes fail.
+    """
+    operators = plan["operators"]
+    if pairs is None:
+        pairs = [(n, n + 1) for n in range(len(operators) - 1)] or [(0,)]
+    distinct: dict[tuple[object, ...], tuple[int, ...]] = {}
+    for pair in pairs:
+        ranks_fall = all(
+            operators[a]["rank"] >= operators[b]["rank"] for a, b in itertools.pairwise(pair)
+        )
+        kept = pair if ranks_fall else pair[-1:]
+        distinct.setdefault(tuple(_kind(operators[n]) for n in kept), kept)
+    chosen = [*distinct.values()]
+    found = []
+    for pair, errors in zip(chosen, _tried(plan, chosen, python), strict=True):
+        names = tuple(operators[n]["name"] for n in pair)
+        found += [
+            Difference(names, array, error, ratio)
+            for array, (error, ratio) in errors.items()
+            if not error <= TOLERANCE
+        ]
+    return found
+
+
+def suspects(plan: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """Pairs to be tried before a job trains with the plan: convolutions like those that have been
+    seen to go wrong, each reading one that is divided as it is itself."""
+    return [
+        (n, n)
+        for n, one in enumerate(plan["operators"])
+        if one["weights"] and one["rank"] == 4 and None in one["axes"] and {1, 2} & {*one["axes"]}
+    ]
+
+
+def require_same(
+    plan: Mapping[str, Any],
+    pairs: Sequence[tuple[int, ...]] | None = None,
+    python: str = sys.executable,
+) -> None:
+    """Raises UsageError, naming the first, when there are `differences`."""
+    if found := differences(plan, pairs, python):
+        one = found[0]
+        raise UsageError(
+            f"divided as planned, {' and '.join(map(repr, one.operators))} have wrong gradients: "
+            f"XLA makes those of {one.array} {one.ratio:.2f} times as large as on one device, with "
+            f"an error of up to {one.error:.0%}",
+            remedy="divide these operators differently",
+        )
+
+
+def _kind(operator: Mapping[str, Any]) -> tuple[object, ...]:
+    head = operator["type"].split()[0]
+    axes, parameter = operator["axes"], operator["parameter"]
+    return head, operator["rank"], tuple(axes), parameter, bool(operator["weights"])
+
+
+def _tried(
+    plan: Mapping[str, Any], pairs: Sequence[tuple[int, ...]], python: str
+) -> list[dict[str, tuple[float, float]]]:
+    count = math.prod(plan["mesh"])
+    with tempfile.TemporaryDirectory(prefix="dltune-") as name:
+        folder = Path(name)
+        result = folder / "differences.json"
+        orders = {
+            "plan": plan,
+            "pairs": pairs,
+            "address": ranks.free_address(),
+            "result": str(result),
+        }
+        (folder / "orders.json").write_text(json.dumps(orders))
+        command = [python, str(_WORKER), str(folder / "orders.json")]
+        links.run(folder, count, command, "cannot check the gradients of the plan")
+        found: list[dict[str, tuple[float, float]]] = json.loads(result.read_text())
+        return found
+
 
 _SHOWN = 3
 
@@ -73,7 +255,7 @@ class EnforcedParallelism(Enforcement):
 
     def _require_gradients(self, program: str) -> None:
         """Raises UsageError when the job's JAX gives other gradients than those of one device."""
-        if not (pairs := gradients.suspects(self._plan)):
+        if not (pairs := suspects(self._plan)):
             return
         if not Path(program).name.startswith("python"):
             self._run.say(
@@ -82,7 +264,7 @@ class EnforcedParallelism(Enforcement):
             return
         self._run.say("checking the gradients of convolutions that XLA can compile wrongly")
         try:
-            gradients.require_same(self._plan, pairs, program)
+            require_same(self._plan, pairs, program)
         except UsageError as error:
             if not self._run.partial:
                 raise

@@ -21,7 +21,7 @@ from dltune.systems.parallelism.schemas.strategy import Consumer, Parallelism
 from dltune.views import Schedule, View
 
 if TYPE_CHECKING:
-    from dltune.systems.parallelism.given import Given
+    from dltune.systems.parallelism.inputs import Given
     from dltune.systems.parallelism.model.problem import Space
     from dltune.systems.parallelism.schemas.topology import Topology
 
@@ -212,15 +212,10 @@ def _decide(
             "--measure requires --times, the file for the measured times",
             remedy="add for example --times times.json",
         )
-    from dltune.systems.parallelism import (
-        decide,
-        emit,
-        given,
-        show,
-    )
+    from dltune.systems.parallelism import decide, emit, inputs, show
 
-    found = given.network(network, batch)
-    cluster = given.devices(topology)
+    found = inputs.network(network, batch)
+    cluster = inputs.devices(topology)
     count = len(cluster.devices)
     shape: tuple[int, ...] = ()
     if consumer and count > 1:
@@ -241,9 +236,9 @@ def _decide(
     failures = [decided.failure] if decided.failure else []
     return Decision(
         section,
-        given.machine(found),
+        inputs.machine(found),
         choice=show.choice(section),
-        remarks=[*given.remarks(found, cluster), *show.remarks(section), *failures],
+        remarks=[*inputs.remarks(found, cluster), *show.remarks(section), *failures],
         shown=show.decision(section),
         summary={name: getattr(section, name) for name in parallelism.FIGURES},
         formats={

@@ -14,15 +14,14 @@ import msgspec
 
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism import times
+from dltune.systems.parallelism.decide import decoded as read
 from dltune.systems.parallelism.decide import posed, space
-from dltune.systems.parallelism.given import Given, again
+from dltune.systems.parallelism.inputs import Given, again, requests
 from dltune.systems.parallelism.model.engine import Engine, Event
-from dltune.systems.parallelism.model.local_times import requests
 from dltune.systems.parallelism.model.problem import Problem
-from dltune.systems.parallelism.schemas.operator_times import OperatorTimes
+from dltune.systems.parallelism.schemas.operators import OperatorTimes
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 from dltune.systems.parallelism.schemas.topology import Topology
-from dltune.systems.parallelism.written import read
 from dltune.views import Schedule, Slice, Track
 
 MOST = 2_000_000  # tasks, of which a picture has a use

@@ -1,14 +1,78 @@
-"""The section on parallelism for people."""
+"""The section on parallelism for people.
+
+The strategy as FlexFlow's Figures 13 and 14 draw it: operators cut by degrees, a colour for each
+device.
+
+A network as operators that can be divided.
+
+View of the times of parts of operators on a device.
+
+Devices and the links between them.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
-from dltune.base.formatting import Bar, Key, Table, columns, counted
-from dltune.systems.parallelism.pictures import divided, tiles
+from dltune.base.formatting import Bar, Key, Table, Tile, Tiles, columns, counted
+from dltune.systems.parallelism.schemas.operators import Operator, Operators, OperatorTimes
 from dltune.systems.parallelism.schemas.strategy import Baseline, Divided, Parallelism
-from dltune.views import Headline, Section, View
+from dltune.systems.parallelism.schemas.topology import Topology
+from dltune.views import Context, Headline, Piece, Section, View
+
+# parts on one page
+MOST = 20_000
+
+
+def tiles(section: Parallelism, alike: Sequence[tuple[str, Sequence[Divided]]]) -> Iterator[Tiles]:
+    """`alike`: groups of operators, each drawn once. As many as there is room for."""
+    drawn, parts = [], 0
+    for name, those in alike:
+        parts += len(those[0].devices)
+        if parts > MOST:
+            break
+        drawn.append(_tile(name, those))
+    title = "divided operators: samples from top to bottom, other dimensions from left to right"
+    if len(drawn) < len(alike):
+        title += f"; first {len(drawn)} of {len(alike)}"
+    yield Tiles(title, section.devices, drawn)
+
+
+def _tile(name: str, those: Sequence[Divided]) -> Tile:
+    one = those[0]
+    down, across = _sides(one)
+    steps = [math.prod((*one.degrees[at + 1 :], one.replicas)) for at in range(len(one.degrees))]
+
+    def part(places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        first = sum(steps[dimension] * place for dimension, place in places)
+        return one.devices[first : first + one.replicas]
+
+    return Tile(
+        name if len(those) == 1 else f"{name} x {len(those)}",
+        divided(one),
+        [[part((*y, *x)) for x in _places(one, across)] for y in _places(one, down)],
+    )
+
+
+def _sides(one: Divided) -> tuple[list[int], list[int]]:
+    """The dimensions that are cut from top to bottom, and from left to right."""
+    every = range(len(one.dimensions))
+    down = [at for at in every if one.dimensions[at] == "sample"]
+    return down, [at for at in every if at not in down]
+
+
+def _places(one: Divided, dimensions: Sequence[int]) -> Iterator[tuple[tuple[int, int], ...]]:
+    return itertools.product(*([(at, n) for n in range(one.degrees[at])] for at in dimensions))
+
+
+def divided(one: Divided) -> str:
+    """Return text such as "sample 4, channel 2, each part on 2 devices"."""
+    parts = (f"{n} {d}" for n, d in zip(one.dimensions, one.degrees, strict=True) if d > 1)
+    copies = f"each part on {one.replicas} devices" if one.replicas > 1 else ""
+    return ", ".join(filter(None, (*parts, copies))) or "whole"
+
 
 PLAN, FIRST = "planned", "data parallel"
 # of the strategy, on stdout of the command that finds it
@@ -184,3 +248,106 @@ def _ms(seconds: float) -> str:
 
 def _digits(value: float) -> int:
     return next((digits for least, digits in ((100, 1), (1, 2)) if value >= least), 4)
+
+
+DOCUMENT_ROWS = 500
+
+
+def operators_view(graph: Operators, _: Context) -> View:
+    heads = ("operator", "type", "output", "reads", "learns", ">Gflop forwards", ">backwards")
+    rows = [_row(graph, one) for one in graph.operators]
+    table = Table("operators", columns(*heads), rows, name="operators", most_on_page=DOCUMENT_ROWS)
+    learned = sum(weights.bytes for weights in graph.weights)
+    return View(
+        title="Network",
+        head=[
+            ("network", graph.name),
+            ("operators", f"{len(graph.operators):,}"),
+            ("weights", f"{learned / 1e6:,.1f} MB"),
+        ],
+        sections=[Section("network", "Operators", [table])],
+    )
+
+
+def _row(graph: Operators, one: Operator) -> tuple[str | Key, ...]:
+    learned = "" if one.weights is None else graph.weights[one.weights].name
+    return (
+        Key(one.name),
+        one.type,
+        ", ".join(f"{dimension.name} {dimension.size}" for dimension in one.dimensions),
+        ", ".join(graph.operators[read.operator].name for read in one.inputs),
+        learned,
+        f"{one.flops / 1e9:.3f}",
+        f"{one.backward_flops / 1e9:.3f}",
+    )
+
+
+DOCUMENT_ROWS = 500
+
+
+def times_view(found: OperatorTimes, _: Context) -> View:
+    device = f"{found.kind}, {found.cores} of its cores each for {found.devices} devices"
+    return View(
+        title="Times of operators",
+        head=[("device", device), ("measured by", found.framework)],
+        sections=[Section("times", "Parts of operators", [_parts(found)])],
+    )
+
+
+def _parts(found: OperatorTimes) -> Table:
+    rows = [
+        (
+            one.type,
+            ", ".join("x".join(map(str, shape)) for shape in one.inputs),
+            "x".join(map(str, one.output)),
+            f"{one.forward * 1e3:.3f}",
+            f"{one.backward * 1e3:.3f}",
+        )
+        for one in found.parts
+    ]
+    heads = ("type", "reads", "gives out", ">ms forwards", ">ms backwards")
+    return Table("parts", columns(*heads), rows, name="parts", most_on_page=DOCUMENT_ROWS)
+
+
+DOCUMENT_ROWS = 500
+
+
+def topology_view(found: Topology, _: Context) -> View:
+    sources = [*(f"{kind.name}: {kind.source}" for kind in found.kinds if kind.source)]
+    sources += [found.source] if found.source else []
+    body: list[Piece] = [_devices(found), _links(found), *sources]
+    return View(
+        title="Topology",
+        head=[("topology", found.name), ("devices", f"{len(found.devices):,}")],
+        sections=[Section("topology", "Devices and links", body)],
+    )
+
+
+def _devices(found: Topology) -> Table:
+    kinds = {kind.name: kind for kind in found.kinds}
+    rows = []
+    for device in found.devices:
+        kind = kinds[device.kind]
+        rows.append(
+            (
+                *(device.name, device.host, kind.name),
+                *(f"{kind.flops / 1e12:.3f}", f"{kind.bandwidth / 1e9:.1f}", f"{kind.share:.2f}"),
+                f"{kind.overhead * 1e6:.1f}",
+            )
+        )
+    heads = ("device", "host", "kind", ">Tflop/s", ">GB/s of memory", ">share", ">us an op")
+    return Table("devices", columns(*heads), rows, name="devices", most_on_page=DOCUMENT_ROWS)
+
+
+def _links(found: Topology) -> Table:
+    rows = [
+        (
+            *link.ends,
+            f"{link.bandwidth / 1e9:.3f}",
+            f"{link.latency * 1e6:.1f}",
+            "both ways together" if link.shared else "each way",
+        )
+        for link in found.links
+    ]
+    heads = columns("between", "and", ">GB/s", ">us", "")
+    return Table("links", heads, rows, name="links", most_on_page=DOCUMENT_ROWS)

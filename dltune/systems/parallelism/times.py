@@ -1,28 +1,48 @@
 """The times of all parts into which operators can be divided: those of a file, to which this
-machine's measurements are added."""
+machine's measurements are added.
+
+The cores of one of several devices of this machine, which have equal parts of them.
+
+Operators of profiled TensorFlow steps, with their equivalents in JAX.
+
+A profile's operator begins with an op, and has the kinds of ops that follow, in no order
+(`model/profiled.py`). Ops that work number by number are one pass, as XLA makes one of them: the
+function that takes the longest represents all. Ops that only move numbers are none, nor are
+metrics, for which no gradient waits. Ops that are not in these lists are left unchanged, and
+refused where operators are timed.
+
+Costs of operators as JAX takes them on one device of this machine.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
 
+from dltune.analysis.flops import ELEMENTWISE, MOVES
 from dltune.base import documents as files
 from dltune.base.errors import DltuneError, UsageError
 from dltune.base.formatting import counted
-from dltune.systems.parallelism.given import Given
-from dltune.systems.parallelism.model.local_times import by_request, requests
+from dltune.systems.parallelism.inputs import Given, MeasuredCosts, by_request, requests
+from dltune.systems.parallelism.jax import operator_times
+from dltune.systems.parallelism.jax.operator_times import Request, Times, unknown_word
 from dltune.systems.parallelism.model.problem import Space
-from dltune.systems.parallelism.model.request import Request
-from dltune.systems.parallelism.schemas.operator_times import (
-    SCHEMA,
+from dltune.systems.parallelism.schemas.operators import (
+    TIMES_SCHEMA,
+    Operators,
     OperatorTimes,
     PartTime,
-    load,
+    load_times,
 )
 from dltune.systems.parallelism.schemas.topology import Topology
 
@@ -36,7 +56,7 @@ Tell = Callable[[str], None]
 def read(path: Path, given: Given, topology: Topology, ways: Space) -> OperatorTimes:
     """Those that a file has of the parts of `ways`. Raises UsageError when it has not all, or has
     them of other devices."""
-    found = load(path)
+    found = load_times(path)
     _require(path, found, topology)
     wanted = requests(given.graph, len(topology.devices), ways)
     chosen = of(found, wanted)
@@ -57,11 +77,11 @@ def measured(
     measured on this machine and added to it. Raises UsageError when its devices are others, or JAX
     has nothing in place of an operator; DltuneError when it takes more than about so many
     `seconds`: the file then has the finished measurements."""
-    from dltune.systems.parallelism.jax import portion
-    from dltune.systems.parallelism.jax.measured import timed
+    pass
+    pass
 
     wanted = requests(given.graph, len(topology.devices), ways)
-    with files.claim(path, overwrite=True) as file, portion.cores(_on_a_host(topology)) as cores:
+    with files.claim(path, overwrite=True) as file, device_cores(_on_a_host(topology)) as cores:
         _require_known(given, wanted)
         found = _begun(path, topology, cores)
         file.write(found)
@@ -130,7 +150,8 @@ def _lacking(found: OperatorTimes, wanted: Sequence[Request]) -> list[Request]:
 def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
     """The file's, as far as it is. Raises UsageError unless this machine is as its devices."""
     from dltune.system import topology as machine
-    from dltune.systems.parallelism.jax.measured import framework, update
+
+    pass
 
     name, version = machine.local().name, framework()
     for kind in dict.fromkeys(device.kind for device in topology.devices):
@@ -141,8 +162,8 @@ def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
                 remedy="measure on a machine of that kind, then pass the file with --times only",
             )
     if not path.exists():
-        return OperatorTimes(SCHEMA, name, _on_a_host(topology), cores, version, update(), ())
-    found = load(path)
+        return OperatorTimes(TIMES_SCHEMA, name, _on_a_host(topology), cores, version, update(), ())
+    found = load_times(path)
     _require(path, found, topology)
     if (found.cores, found.framework) != (cores, version):
         raise UsageError(
@@ -186,7 +207,7 @@ def _on_a_host(topology: Topology) -> int:
 
 def _require_known(given: Given, wanted: Sequence[Request]) -> None:
     """Raises UsageError when operators are of types for which JAX has nothing here."""
-    from dltune.systems.parallelism.jax.measured import known
+    pass
 
     unknown = dict.fromkeys(one.type for one in wanted if not known(one))
     if not unknown:
@@ -207,3 +228,139 @@ def _require_known(given: Given, wanted: Sequence[Request]) -> None:
 
 def _cores(many: int) -> str:
     return counted(many, "core")
+
+
+@contextmanager
+def device_cores(devices: int) -> Iterator[int]:
+    """Yield the number of cores of one of so many devices; processes started meanwhile run on these
+    alone."""
+    own = sorted(os.sched_getaffinity(0))
+    portion = own[: max(1, len(own) // devices)]
+    os.sched_setaffinity(0, portion)
+    try:
+        yield len(portion)
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+_BEGINS = {
+    **{"Conv2D": "conv", "DepthwiseConv2dNative": "depthwise", "MatMul": "dense"},
+    **{"MaxPool": "max_pool", "AvgPool": "avg_pool", "BatchMatMul": "dense", "Einsum": "einsum"},
+    **{"Add": "add", "AddN": "add", "Sub": "add", "Mul": "multiply", "Mean": "mean"},
+    **{"Sum": "mean", "Concat": "concat", "Gather": "embedding", "ResourceGather": "embedding"},
+    **dict.fromkeys(("Softmax", "LogSoftmax"), "softmax"),
+    **dict.fromkeys(
+        ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"), "loss"
+    ),
+    **{"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid"},
+}
+# the first of these that is there represents all that works number by number
+_EACH = {
+    **dict.fromkeys(("Erf", "Erfc", "GeluExact", "GeluApproximate"), "gelu"),
+    **{"Tanh": "tanh", "Sigmoid": "sigmoid", "Swish": "sigmoid"},
+    **dict.fromkeys(("Relu", "Relu6", "LeakyRelu"), "relu"),
+    **dict.fromkeys(("Elu", "Selu", "Softplus", "Exp", "Log"), "tanh"),
+}
+_NORM = {"Rsqrt", "SquaredDifference"}
+_SCALING = {"Add", "Mul", "Neg", "Sub"}
+_NORMS = {"FusedBatchNorm", "FusedBatchNormEx"}
+# of metrics and running statistics, and ops that hand values on
+_ASIDE = {
+    *("All", "Any", "ArgMax", "ArgMin", "AssignAddVariableOp", "AssignSubVariableOp"),
+    *("AssignVariableOp", "Bitcast", "BitwiseAnd", "CheckNumerics", "InTopK", "LogicalAnd"),
+    *("LogicalNot", "LogicalOr", "Max", "Mean", "Min", "OptionalFromValue", "Prod"),
+    *("ReadVariableOp", "Retval", "Squeeze", "StopGradient", "Sum", "TopK", "UnaryOpsComposition"),
+    *("AddN", "AccumulateN"),
+}
+
+
+def plain_request(request: Request) -> Request:
+    """The same part, of a type that `operators.operator` knows where there is one."""
+    first, *followers = request.type.split(" + ")
+    head, *words = first.split()
+    if head not in _BEGINS:
+        return request
+    told = dict(word.split("=", 1) for word in words if "=" in word)
+    fused = told.get("fused_ops", "").strip("[]")
+    follow = {*followers, *(fused.split(",") if fused else ())}
+    if follow - ELEMENTWISE.keys() - MOVES - _NORMS - _ASIDE - _EACH.keys():
+        return request
+    begin = _BEGINS[head]
+    if head == "Mean" and follow >= _NORM and (request.output,) == request.inputs:
+        begin, follow = "layer_norm", follow - _NORM - _SCALING
+    window = _window(words, told)
+    if window is None and begin in ("conv", "depthwise", "max_pool", "avg_pool"):
+        return request
+    equation = [told.get("equation", "")] if begin == "einsum" else []
+    return dataclasses.replace(request, type=" ".join([begin, *equation, *_after(follow, window)]))
+
+
+def _window(words: list[str], told: dict[str, str]) -> str | None:
+    """Its sides and its stride, where that is the same both ways."""
+    strides = [*map(int, re.findall(r"\d+", told.get("strides", "")))]
+    sides = [*map(int, re.findall(r"\d+", told.get("ksize", "")))][1:3]
+    sides = sides or [int(n) for word in words if "=" not in word for n in word.split("x")]
+    if len(strides) != 4 or len(sides) != 2 or strides[1] != strides[2]:
+        return None
+    return f"{sides[0]}x{sides[1]}/{strides[1]}"
+
+
+def _after(follow: set[str], window: str | None) -> list[str]:
+    words = [window] if window else []
+    if "BiasAdd" in follow:
+        words.append("bias")
+    if follow & _NORMS or follow >= _NORM:
+        words.append("batch_norm")
+        follow = follow - _NORM - _SCALING
+    if each := next((word for type, word in _EACH.items() if type in follow), None):
+        words.append(each)
+    elif follow & ELEMENTWISE.keys() - {"BiasAdd"}:
+        words.append("scale")
+    return words
+
+
+__all__ = ["MeasuredCosts", "costs", "framework", "known", "timed", "update"]
+
+_UPDATED = (1024, 1024)  # shape of the weights whose update is timed
+_FLOAT = 4
+
+
+def costs(
+    graph: Operators, devices: int, space: Space, python: str = sys.executable
+) -> MeasuredCosts:
+    """All operators in all configurations of `space` on so many devices, each type and local shapes
+    once, in one process with the threads that it is given. Raises UsageError as
+    `operator_times.measured`."""
+    wanted = requests(graph, devices, space)
+    return MeasuredCosts(graph, timed(wanted, python), update(python))
+
+
+def timed(wanted: Sequence[Request], python: str = sys.executable) -> dict[Request, Times]:
+    """Return the times of each part; for a profile's part, those of its equivalent in JAX. Raises
+    UsageError as `operator_times.measured`."""
+    plain = {one: plain_request(one) for one in wanted}
+    distinct = [*dict.fromkeys(plain.values())]
+    found = dict(zip(distinct, operator_times.measured(distinct, python), strict=True))
+    return {one: found[own] for one, own in plain.items()}
+
+
+def known(request: Request) -> bool:
+    """True if parts of its type can be timed."""
+    return unknown_word(plain_request(request)) is None
+
+
+def update(python: str = sys.executable) -> float:
+    """Seconds in which a byte of weights is updated: new ones are a sum of two arrays as large."""
+    (found,) = operator_times.measured([Request("add", (_UPDATED, _UPDATED), _UPDATED)], python)
+    return found.forward / (_FLOAT * _UPDATED[0] * _UPDATED[1])
+
+
+def framework() -> str:
+    """This Python's JAX and its version. Raises UsageError where there is none."""
+    try:
+        return f"JAX {metadata.version('jax')}"
+    except metadata.PackageNotFoundError:
+        raise UsageError(
+            "timing operators requires JAX, which is not installed",
+            remedy="pip install 'dltune[jax]'",
+        ) from None

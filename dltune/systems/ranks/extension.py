@@ -33,7 +33,7 @@ EXTENSION = Extension(
             is_evidence=True,
         ),
     },
-    probes=("dltune.systems.ranks.horovod.watch.probe:start",),
+    probes=("dltune.systems.ranks.horovod.watch.document:start",),
     settings=(
         "dltune.systems.ranks.settings:HOROVOD",
         "dltune.systems.ranks.settings:MPI_YIELD",

@@ -1,10 +1,18 @@
-"""The order of transfers as planned in each process of a job, and what came of it."""
+"""The order of transfers as planned in each process of a job, and what came of it.
+
+The tasks of the cluster that a job runs in, as TF_CONFIG names them.
+
+The overlap of the transfers of a step that was run with its ops.
+
+The order of transfers in a benchmark, and how well transfers overlap with ops there.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dltune.base.errors import UsageError
@@ -13,12 +21,13 @@ from dltune.job import protocol
 from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import sampled_lines
-from dltune.job.record import pauses, span
+from dltune.job.record import NANOSECOND, Record, pauses, span
 from dltune.plan.attachment import Attachment
 from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.schemas.profile import task, tasks, tensor
+from dltune.plan.observer import Observer
+from dltune.schemas.profile import job, task, tasks, tensor
+from dltune.simulate.overlap import Bounds
 from dltune.stats import relative_spread
-from dltune.systems.transfers.cluster import require_planned
 from dltune.systems.transfers.section import Receiver, Transfers
 from dltune.systems.transfers.show import (
     Sent,
@@ -27,7 +36,89 @@ from dltune.systems.transfers.show import (
     intent,
     sentences,
 )
-from dltune.systems.transfers.steps import efficiency, stragglers
+
+VARIABLE = "TF_CONFIG"
+
+
+def cluster_tasks(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return tasks as "/job:ps/task:0"; none where no cluster is described in a form that is
+    understood."""
+    try:
+        cluster = json.loads(environment.get(VARIABLE, "null"))["cluster"]
+        return frozenset(
+            f"/job:{name}/task:{number}"
+            for name, addresses in cluster.items()
+            for number in (addresses if isinstance(addresses, dict) else range(len(addresses)))
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return frozenset()
+
+
+def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
+    """Raises UsageError when the cluster lacks a task of the plan, or has other receivers."""
+    there = cluster_tasks(environment)
+    receivers = {receiver.task for receiver in section.receivers}
+    senders = {t.sender for receiver in section.receivers for t in receiver.transfers}
+    missing = sorted((receivers | senders) - there)
+    more = sorted(one for one in there - receivers if job(one) in set(map(job, receivers)))
+    if there and (missing or more):
+        told = [f"lacks {', '.join(missing)}"] if missing else []
+        told += [f"also has {', '.join(more)}"] if more else []
+        raise UsageError(
+            f"the cluster in {VARIABLE} differs from the cluster that the transfers are planned "
+            "for: it " + " and ".join(told),
+            remedy="plan for this cluster (dltune plan transfers --workers N --ps N), or pass "
+            "--partial to order the transfers that still apply",
+        )
+
+
+def efficiency(
+    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
+) -> float | None:
+    """E of one step (TicTac, equation 3). None where nothing was recorded, nothing planned came, or
+    the step was given up before all of that was read."""
+    found = bounds(execution, graph, receiver)
+    if found is None or not _finished(execution, graph, receiver):
+        return None
+    return found.efficiency(span(execution) / NANOSECOND)
+
+
+def bounds(
+    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
+) -> Bounds | None:
+    """By the step's own times. A sender's transfers take from the step's begin, when all are asked
+    for, until the last has come."""
+    senders = {one.tensor: one.sender for one in receiver.transfers}
+    loads: dict[str, int] = {}
+    for event in execution.events:
+        node = graph.nodes[event[0]]
+        if node.type == "_Recv" and node.partner is not None:
+            sender = senders.get(tensor(node.partner.rendezvous))
+            if sender is not None:
+                loads[sender] = max(loads.get(sender, 0), event[5])
+    if not loads:
+        return None
+    return Bounds.run(((e[4], e[5]) for e in execution.events if e[2] >= 0), loads.values())
+
+
+def _finished(execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver) -> bool:
+    """Return True if something has run that reads each planned tensor."""
+    planned = {one.tensor for one in receiver.transfers}
+    ran = [graph.nodes[event[0]] for event in execution.events]
+    read = {before for node in ran for before in (*node.inputs, *node.control)}
+    return all(
+        number in read
+        for number, node in enumerate(graph.nodes)
+        if node.type == "_Recv" and node.partner and tensor(node.partner.rendezvous) in planned
+    )
+
+
+def stragglers(spans: Sequence[Sequence[float]]) -> float | None:
+    """By what part the fastest of several workers ends a step sooner than the slowest (TicTac,
+    section 6.3), the median of their steps; None with fewer than two workers. `spans`: by worker,
+    seconds of its steps."""
+    steps = [*zip(*spans, strict=False)] if len(spans) > 1 else []
+    return statistics.median(1 - min(step) / max(step) for step in steps) if steps else None
 
 
 @dataclass
@@ -198,3 +289,42 @@ def _stepped(worker: _Worker) -> Stepped:
         worst=min(worker.efficiencies, default=None),
         recorded=len(worker.efficiencies),
     )
+
+
+class TransferObserver(Observer):
+    """Measures the efficiency E under every setting, so that settings can be compared.
+    `in_force`: the setting is the plan."""
+
+    records_ops = True
+
+    def __init__(self, section: Transfers, *, in_force: bool) -> None:
+        self._receivers = {receiver.signature: receiver for receiver in section.receivers}
+        self._section = section if in_force else None
+        self._efficiencies: list[float] = []
+
+    def require(self, python: protocol.Python) -> None:
+        if self._section:
+            require_planned(self._section, python.environment)
+
+    def lines(self) -> list[str]:
+        return order_lines(self._section) if self._section else []
+
+    def hear(self, record: Record, execution: protocol.Execution) -> None:
+        graph = record.graphs[execution.graph]
+        receiver = self._receivers.get(graph.signature)
+        found = efficiency(execution, graph, receiver) if receiver else None
+        if found is not None:
+            self._efficiencies.append(found)
+
+    def taken(self) -> tuple[float, ...]:
+        found, self._efficiencies = tuple(self._efficiencies), []
+        return found
+
+    def faults(self, records: Iterable[Record]) -> Iterator[str]:
+        receivers = self._section.receivers if self._section else ()
+        planned = {one.tensor for receiver in receivers for one in receiver.transfers}
+        nodes = (node for r in records for graph in r.graphs.values() for node in graph.nodes)
+        sent = {tensor(n.partner.rendezvous) for n in nodes if n.type == "_Send" and n.partner}
+        if missing := planned - sent:
+            total = counted(len(planned), "planned tensor")
+            yield f"no process of the job sends {len(missing)} of {total}"

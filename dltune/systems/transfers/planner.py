@@ -108,7 +108,7 @@ class TransfersPlanner(Planner[Transfers]):
                 return
 
     def observer(self, section: Transfers, *, in_force: bool) -> Observer:
-        from dltune.systems.transfers.observer import TransferObserver
+        from dltune.systems.transfers.enforce import TransferObserver
 
         return TransferObserver(section, in_force=in_force)
 
@@ -134,12 +134,7 @@ def _decide(
 ) -> Decision[Transfers]:
     from dltune.schemas import profile as documents
     from dltune.systems.transfers import show
-    from dltune.systems.transfers.decide import (
-        WORTH,
-        Cluster,
-        decide,
-        worthwhile,
-    )
+    from dltune.systems.transfers.decide import WORTH, Cluster, decide, worthwhile
 
     if bandwidth is not None and math.isnan(bandwidth):
         raise UsageError(
@@ -166,7 +161,7 @@ def _decide(
         )
     simulated = None
     if simulate:
-        from dltune.systems.transfers.simulated import simulated as on_clusters
+        from dltune.systems.transfers.forecast import simulated as on_clusters
 
         simulated = on_clusters(found, order, cluster)
     return Decision(

@@ -17,7 +17,7 @@ from dltune.systems.transfers.section import (
 from dltune.views import Headline, Section, View
 
 if TYPE_CHECKING:
-    from dltune.systems.transfers.simulated import Simulated
+    from dltune.systems.transfers.forecast import Simulated
 
 # how a step goes that has no order
 NAMES = {"none": f"none (median of {SHUFFLES} random orders)"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dltune.findings.registry import rules
+from dltune.findings.rule import rules
 from dltune.frameworks.capabilities import framework
 from pages.markdown import paragraph
 

@@ -83,15 +83,11 @@ def _of_systems() -> Iterator[Page]:
     for system in extensions.own():
         for name, kind in system.documents.items() if system.name != "core" else ():
             module = importlib.import_module(kind.load.partition(":")[0])
-            (root,) = (
-                struct
-                for struct in vars(module).values()
-                if isinstance(struct, type)
-                and issubclass(struct, msgspec.Struct)
-                and "schema" in struct.__struct_fields__
-            )
             title = name.removeprefix("dltune.").replace("-", " ").capitalize()
-            yield Page(title, module.SCHEMA, root, module)
+            root = getattr(module, title.title().replace(" ", ""))
+            schemas = (value for value in vars(module).values() if isinstance(value, str))
+            (schema,) = (value for value in schemas if value.startswith(f"{name}/"))
+            yield Page(title, schema, root, module)
 
 
 def pages() -> dict[str, str]:

@@ -14,7 +14,7 @@ from dltune.base.errors import UsageError
 from dltune.plan.plan import bare
 from dltune.plan.run.composition import Composition
 from dltune.schemas.settings import Choice, SettingsPlan
-from dltune.systems.lmdb.reader.planned import VARIABLE
+from dltune.systems.lmdb.reader.options import VARIABLE
 from dltune.systems.lmdb.section import FilePlan, IoPlan
 
 HERE = synthetic.machine(4)

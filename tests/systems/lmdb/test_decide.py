@@ -35,14 +35,9 @@ from dltune.schemas.io import (
 from dltune.system import topology
 from dltune.systems.lmdb import Options, ReadAhead, Reader
 from dltune.systems.lmdb.decide import decide
-from dltune.systems.lmdb.reader.planned import (
-    AHEAD,
-    VARIABLE,
-    planned,
-    write,
-)
+from dltune.systems.lmdb.reader.options import AHEAD, VARIABLE, planned, write_plan
 from dltune.systems.lmdb.section import IoPlan
-from dltune.watch.files.cached import cached
+from dltune.watch.files.storage import cached
 
 GIB = 1 << 30
 
@@ -156,7 +151,7 @@ def test_a_job_gives_no_hints_where_none_are_planned(
 ) -> None:
     data = database(tmp_path / "db", records=10)
     worthless = (random(0, 5e8, 1e-4), random(16, 5e8, 1e-4))
-    write(made(experiment(str(data), shuffled=worthless)), tmp_path / "section.json")
+    write_plan(made(experiment(str(data), shuffled=worthless)), tmp_path / "section.json")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "section.json"))
     plain = ReadAhead(data, [3, 1])
     assert (plain.ahead, list(plain)) == (0, [3, 1])
@@ -251,7 +246,7 @@ with open(sys.argv[1], "rb") as file:
         pages[at]
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        from dltune.watch.files.cached import cached
+        from dltune.watch.files.storage import cached
         if cached(file.fileno()).now >= float(sys.argv[2]):
             sys.exit(0)
         time.sleep(0.05)

@@ -14,12 +14,10 @@ from watched_jobs import cold
 
 from dltune.base.errors import UsageError
 from dltune.schemas import io
-from dltune.systems.lmdb.experiments import figures
-from dltune.systems.lmdb.experiments.readers import Readers, Task
-from dltune.systems.lmdb.experiments.records import PIECE, records
+from dltune.systems.lmdb.experiments import session
+from dltune.systems.lmdb.experiments.runs import PIECE, Readers, Task, records, ways
 from dltune.systems.lmdb.experiments.session import experiment
-from dltune.systems.lmdb.experiments.ways import ways
-from dltune.watch.files.cached import drop
+from dltune.watch.files.storage import drop
 
 PAGE = 4096
 
@@ -194,7 +192,7 @@ def test_extra_pages_against_counting_touches(sizes, readers, cursor):
             elif cursor:
                 touched.add(offset // PAGE)
         extra += len(touched - own)
-    assert figures.extra(task) == pytest.approx(extra * PAGE / sum(sizes))
+    assert session.extra_bytes(task) == pytest.approx(extra * PAGE / sum(sizes))
 
 
 def test_every_way_has_its_own_name(database):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import slow_stores
 
-from dltune.findings.data.exact_offsets import MIN_SPEEDUP
+from dltune.findings.data.reader_experiments import MIN_SPEEDUP
 from dltune.schemas import io
 from dltune.systems.lmdb.experiments.session import experiment
 

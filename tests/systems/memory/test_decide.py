@@ -13,7 +13,7 @@ from dltune.native import solver
 from dltune.schemas.profile import Framework, Profile
 from dltune.simulate.step_graph import peak
 from dltune.systems.memory.decide import PARTS, decide
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.planner import PLANNER
 from dltune.systems.memory.section import faults

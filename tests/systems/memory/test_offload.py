@@ -11,7 +11,7 @@ from dltune.base.errors import UsageError
 from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Tensor
 from dltune.systems.memory.decide import decide
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.section import faults
 
 FAST = Tier("file", 1 << 40, 10e9)

@@ -18,9 +18,9 @@ from torches import computes, needs_torch
 from dltune.job import protocol
 from dltune.schemas.profile import Framework, Profile
 from dltune.schemas.pytorch_step import Calls
-from dltune.systems.memory.compiled import decide as decide_compiled
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.enforce_calls import RELIEF
+from dltune.systems.memory.pytorch import decide_compiled
 from dltune.systems.memory.section import Memory, faults
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]

@@ -8,10 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dltune.simulate.step_graph import CSR, StepGraph, Tensors
-from dltune.systems.memory.model.accesses import Accesses, accesses
-from dltune.systems.memory.model.schedule import Step
-from dltune.systems.memory.model.swaps import Swap
-from dltune.systems.memory.model.tiers import Tiers
+from dltune.systems.memory.model.schedule import Accesses, Step, accesses
+from dltune.systems.memory.offload import Swap, Tiers
 
 
 @st.composite

@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 
 from dltune.systems.parallelism.decide import Effort, decide
-from dltune.systems.parallelism.given import Given
-from dltune.systems.parallelism.model.configurations import soap
-from dltune.systems.parallelism.model.local_times import requests
-from dltune.systems.parallelism.schemas import operator_times, operators, topology
-from dltune.systems.parallelism.schemas.operator_times import OperatorTimes, PartTime
+from dltune.systems.parallelism.inputs import Given, requests
+from dltune.systems.parallelism.model.problem import soap
+from dltune.systems.parallelism.schemas import operators, topology
 from dltune.systems.parallelism.schemas.operators import (
+    TIMES_SCHEMA,
     Dimension,
     Input,
     Operator,
     Operators,
+    OperatorTimes,
+    PartTime,
     Region,
     Weights,
+    check_times,
 )
 from dltune.systems.parallelism.schemas.strategy import Consumer, Parallelism
 from dltune.systems.parallelism.schemas.topology import (
@@ -64,8 +66,8 @@ def times() -> OperatorTimes:
         PartTime(one.type, one.inputs, one.output, 1e-5 * sum(one.output), 1e-4, one.data)
         for one in requests(network(), 4, functools.partial(soap, hosts=2))
     )
-    found = OperatorTimes(operator_times.SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
-    assert operator_times.check(found) == []
+    found = OperatorTimes(TIMES_SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
+    assert check_times(found) == []
     return found
 
 

@@ -15,7 +15,7 @@ from random import Random
 from hypothesis import strategies as st
 from parallelism_oracle import Choice, Devices
 
-from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
+from dltune.systems.parallelism.model.problem import Configuration, mesh, soap
 from dltune.systems.parallelism.schemas.operators import (
     SCHEMA,
     Dimension,

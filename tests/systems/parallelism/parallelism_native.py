@@ -9,8 +9,7 @@ from parallelism_cases import Case
 from parallelism_oracle import Id, Times
 
 from dltune.systems.parallelism.model.engine import Engine, Event
-from dltune.systems.parallelism.model.problem import Problem
-from dltune.systems.parallelism.model.routes import Routes
+from dltune.systems.parallelism.model.problem import Problem, Routes
 from dltune.systems.parallelism.schemas.topology import Device, Kind, Topology
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from dltune.systems.parallelism.model.configurations import Configuration
+from dltune.systems.parallelism.model.problem import Configuration
 from dltune.systems.parallelism.schemas.operators import Operator, Operators, Region
 
 # An operator's: (0, operator, forward or backward, task).

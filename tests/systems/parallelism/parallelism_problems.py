@@ -7,10 +7,16 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from dltune.systems.parallelism.model.configurations import Configuration, mesh, soap
-from dltune.systems.parallelism.model.costs import Part
 from dltune.systems.parallelism.model.engine import Engine
-from dltune.systems.parallelism.model.problem import Problem, Strategy, problem
+from dltune.systems.parallelism.model.problem import (
+    Configuration,
+    Part,
+    Problem,
+    Strategy,
+    mesh,
+    problem,
+    soap,
+)
 from dltune.systems.parallelism.schemas import operators as graphs
 from dltune.systems.parallelism.schemas import topology as topologies
 from dltune.systems.parallelism.schemas.operators import (

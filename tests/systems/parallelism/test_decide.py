@@ -7,22 +7,14 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.decide import (
-    Effort,
-    decide,
-    require_mesh,
-    space,
-)
-from dltune.systems.parallelism.expressed import expressed
-from dltune.systems.parallelism.given import Given
-from dltune.systems.parallelism.model.configurations import REPLICA
-from dltune.systems.parallelism.model.costs import roofline
+from dltune.systems.parallelism.decide import Effort, decide, require_mesh, space, tied
+from dltune.systems.parallelism.emit import expressed
+from dltune.systems.parallelism.inputs import Given
 from dltune.systems.parallelism.model.engine import Engine
-from dltune.systems.parallelism.model.problem import problem
+from dltune.systems.parallelism.model.problem import REPLICA, problem, roofline
 from dltune.systems.parallelism.schemas import operators
 from dltune.systems.parallelism.schemas import strategy as parallelism
 from dltune.systems.parallelism.schemas.operators import Dimension
-from dltune.systems.parallelism.tied import tied
 
 
 def test_a_plan_is_sound_and_no_worse_than_what_it_stands_beside() -> None:

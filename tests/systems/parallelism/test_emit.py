@@ -10,8 +10,7 @@ from pathlib import Path
 import parallel_plans
 import pytest
 
-from dltune.systems.parallelism.emit import jax_file, keras_file, torch_file
-from dltune.systems.parallelism.expressed import expressed
+from dltune.systems.parallelism.emit import expressed, jax_file, keras_file, torch_file
 
 
 @pytest.mark.parametrize("emit", [keras_file, jax_file, torch_file])

@@ -7,7 +7,7 @@ import parallel_plans
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.expressed import expressed
+from dltune.systems.parallelism.emit import expressed
 
 
 def test_operators_on_a_mesh() -> None:

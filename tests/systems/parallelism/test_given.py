@@ -11,9 +11,9 @@ from operator_steps import perceptron
 from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
-from dltune.systems.parallelism import given
+from dltune.systems.parallelism import inputs
 from dltune.systems.parallelism.decide import Effort, decide
-from dltune.systems.parallelism.model.costs import roofline
+from dltune.systems.parallelism.model.problem import roofline
 from dltune.systems.parallelism.replay import replayed
 from dltune.systems.parallelism.schemas.topology import Topology
 
@@ -39,11 +39,11 @@ def own(profile: Profile) -> Topology:
 
 
 def test_a_profile_is_its_step_with_the_most_time(profile: Profile) -> None:
-    found = given.profiled(profile)
+    found = inputs.profiled(profile)
     assert [one.name for one in found.graph.operators][2:4] == ["dense", "dense_1"]
-    assert given.machine(found) == profile.machine
+    assert inputs.machine(found) == profile.machine
     for cluster, measured in ((own(profile), True), (divided.cluster(), False)):
-        remarks = [*given.remarks(found, cluster)]
+        remarks = [*inputs.remarks(found, cluster)]
         assert found.timed(cluster) == measured
         assert any("are modelled" in one for one in remarks) != measured
         made = decide(found, cluster, "two", None, (), Effort(proposals=50)).section
@@ -53,17 +53,17 @@ def test_a_profile_is_its_step_with_the_most_time(profile: Profile) -> None:
 
 def test_a_profile_without_a_step(profile: Profile) -> None:
     with pytest.raises(UsageError, match="the profile contains no steps"):
-        given.profiled(msgspec.structs.replace(profile, steps=()))
+        inputs.profiled(msgspec.structs.replace(profile, steps=()))
 
 
 def test_published_networks_whatever_the_case() -> None:
-    found = given.network("inception-V3", None)
+    found = inputs.network("inception-V3", None)
     assert (found.name, found.batch) == ("Inception-v3", 64)
     assert found.costs(divided.cluster()) is roofline
-    assert given.network("NMT", 8).batch == 8
-    assert given.digests(found, divided.cluster())[0] == documents.digest(found.graph)
+    assert inputs.network("NMT", 8).batch == 8
+    assert inputs.digests(found, divided.cluster())[0] == documents.digest(found.graph)
 
 
 @pytest.mark.parametrize("name", ["p100:4", "P100:4", "k80:8"])
 def test_published_clusters(name: str) -> None:
-    assert len(given.devices(name).devices) == int(name.partition(":")[2])
+    assert len(inputs.devices(name).devices) == int(name.partition(":")[2])

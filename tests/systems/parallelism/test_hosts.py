@@ -7,7 +7,7 @@ import parallel_plans
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.hosts import interface, meeting
+from dltune.systems.parallelism.enforce import interface, meeting
 from dltune.systems.parallelism.schemas.strategy import faults
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism import given
+from dltune.systems.parallelism import inputs
 from dltune.systems.parallelism.decide import Effort, decide
 from dltune.systems.parallelism.replay import replayed
 from dltune.systems.parallelism.schemas.operators import Operators
@@ -53,8 +53,8 @@ def test_what_is_not_at_hand(section: Parallelism) -> None:
 
 
 def test_published_ones_are_made_again_by_their_names() -> None:
-    network = given.network("lenet", 8)
-    cluster = given.devices("p100:2")
+    network = inputs.network("lenet", 8)
+    cluster = inputs.devices("p100:2")
     made = decide(network, cluster, "p100:2", None, (), Effort(proposals=20)).section
     assert (made.network, made.batch) == ("LeNet", 8)
     assert replayed(made, []).end / 1e9 == pytest.approx(made.seconds)

@@ -8,9 +8,10 @@ import divided
 import msgspec
 
 from dltune.base.formatting import Key, Table, Tiles
-from dltune.systems.parallelism import pictures, show
+from dltune.systems.parallelism import show
 from dltune.systems.parallelism.planner import PLANNER
 from dltune.systems.parallelism.schemas.strategy import Divided, Parallelism, Times
+from dltune.systems.parallelism.show import MOST, tiles
 
 SECTION = divided.section()
 
@@ -93,11 +94,11 @@ def test_what_the_times_rest_on_is_told() -> None:
 
 def test_each_device_has_its_part_of_the_picture() -> None:
     one = operator("top", (2, 2), (0, 1, 2, 3, 4, 5, 6, 7))
-    (drawn,) = pictures.tiles(plain(one), [("top", [one])])
+    (drawn,) = tiles(plain(one), [("top", [one])])
     assert drawn.tiles[0].parts == [[(0, 1), (2, 3)], [(4, 5), (6, 7)]]
     for section in (SECTION, divided.section(consumer="jax", mesh=(2, 2))):
         groups = show.alike(section)
-        (picture,) = pictures.tiles(section, groups)
+        (picture,) = tiles(section, groups)
         assert len(picture.tiles) == len(groups)
         for tile, (_, those) in zip(picture.tiles, groups, strict=True):
             parts = itertools.chain.from_iterable(itertools.chain.from_iterable(tile.parts))
@@ -105,11 +106,11 @@ def test_each_device_has_its_part_of_the_picture() -> None:
 
 
 def test_a_picture_has_an_end() -> None:
-    every = tuple(operator(f"o{n}", (8, 1), tuple(range(8))) for n in range(pictures.MOST // 8 + 5))
+    every = tuple(operator(f"o{n}", (8, 1), tuple(range(8))) for n in range(MOST // 8 + 5))
     section = plain(*every)
-    (drawn,) = pictures.tiles(section, show.alike(section))
-    assert len(drawn.tiles) == pictures.MOST // 8
-    assert f"first {pictures.MOST // 8} of {len(every)}" in drawn.title
+    (drawn,) = tiles(section, show.alike(section))
+    assert len(drawn.tiles) == MOST // 8
+    assert f"first {MOST // 8} of {len(every)}" in drawn.title
 
 
 def test_the_command_tells_of_each_way_to_divide_the_most_frequent_first() -> None:

@@ -15,13 +15,12 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.system import topology as machine
 from dltune.systems.parallelism import times
 from dltune.systems.parallelism.decide import Effort, decide, space
-from dltune.systems.parallelism.given import Given
+from dltune.systems.parallelism.inputs import Given, requests
 from dltune.systems.parallelism.jax import links
 from dltune.systems.parallelism.jax.links import Speeds
-from dltune.systems.parallelism.model.local_times import requests
-from dltune.systems.parallelism.networks.operators import lenet
+from dltune.systems.parallelism.networks import lenet
 from dltune.systems.parallelism.replay import replayed
-from dltune.systems.parallelism.schemas.operator_times import OperatorTimes, PartTime
+from dltune.systems.parallelism.schemas.operators import OperatorTimes, PartTime
 from dltune.systems.parallelism.schemas.topology import Topology
 
 GIVEN, CLUSTER = Given(divided.network()), divided.cluster()

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.decide import space
-from dltune.systems.parallelism.model.costs import roofline
-from dltune.systems.parallelism.model.problem import Problem, problem
+from dltune.systems.parallelism.decide import decoded, encoded, space
+from dltune.systems.parallelism.model.problem import Problem, problem, roofline
 from dltune.systems.parallelism.schemas.strategy import Parallelism
-from dltune.systems.parallelism.written import read, written
 
 SHAPES = ((), (4,), (2, 2), (8,), (2, 4), (4, 2), (2, 2, 2), (12,), (2, 3, 2))
 
@@ -41,7 +39,7 @@ def section(whole: Problem, shape: tuple[int, ...], strategy: tuple[int, ...]) -
         digests=("", ""),
         devices=tuple(device.name for device in whole.topology.devices),
         mesh=shape,
-        operators=tuple(written(whole, strategy, shape)),
+        operators=tuple(encoded(whole, strategy, shape)),
         seconds=0.0,
         compute=0.0,
         bytes=0,
@@ -55,7 +53,7 @@ def section(whole: Problem, shape: tuple[int, ...], strategy: tuple[int, ...]) -
 def test_what_is_written_is_read_as_it_was(shape: tuple[int, ...], random: Random) -> None:
     whole = POSED[shape]
     strategy = tuple(random.randrange(len(catalog)) for catalog in whole.catalogs)
-    assert read(section(whole, shape, strategy), whole) == strategy
+    assert decoded(section(whole, shape, strategy), whole) == strategy
 
 
 @given(st.sampled_from(SHAPES[1:]), st.randoms(use_true_random=False))
@@ -84,4 +82,4 @@ def test_what_no_configuration_is_like_is_refused() -> None:
     for operators in ((turned, *rest), tuple(rest)):
         other = msgspec.structs.replace(found, operators=operators)
         with pytest.raises(UsageError, match="does not divide the operator 'data', or divides it"):
-            read(other, whole)
+            decoded(other, whole)

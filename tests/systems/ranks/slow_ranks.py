@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dltune.systems.ranks.simulation.job import Job, Update
-from dltune.systems.ranks.simulation.method import Method
-from dltune.systems.ranks.simulation.quantiles import Quantiles
+from dltune.systems.ranks.simulation.job import Job, Method, Quantiles, Update
 
 NEVER = math.inf
 WORD = (1 << 64) - 1

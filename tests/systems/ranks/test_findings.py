@@ -13,7 +13,7 @@ from synthetic import machine, node, profile
 
 from dltune.analysis.roofline import analyse
 from dltune.findings.evidence import Evidence
-from dltune.findings.registry import rules
+from dltune.findings.rule import rules
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import Part
 from dltune.systems.ranks.schemas.horovod import (

@@ -14,9 +14,14 @@ from parameter_workers import Worker as Drawn
 from parameter_workers import workers
 
 from dltune.simulate.overlap import makespan, tac, tic
-from dltune.systems.transfers.cluster_times import Cluster
-from dltune.systems.transfers.forecast import Replica, forecast, shared
-from dltune.systems.transfers.worker import Worker, worker
+from dltune.systems.transfers.forecast import (
+    Replica,
+    SimulatedCluster,
+    Worker,
+    forecast,
+    shared,
+    worker,
+)
 
 NANO = 1e-9
 
@@ -41,11 +46,11 @@ class Case:
         seconds = [time * NANO for time in self.drawn.time]
         return worker(self.drawn.graph, seconds, self.receives, self.sent)
 
-    def cluster(self, workers: int) -> Cluster:
+    def cluster(self, workers: int) -> SimulatedCluster:
         transfers = [*self.receives, *sorted(self.sent)]
         server = [self.server[node] for node in transfers]
         alone = [self.drawn.time[node] * NANO for node in transfers]
-        return Cluster(self.worker(), workers, np.array(server, np.int32), np.array(alone))
+        return SimulatedCluster(self.worker(), workers, np.array(server, np.int32), np.array(alone))
 
     def replica(self) -> Replica:
         """A byte travels a nanosecond."""

@@ -9,8 +9,7 @@ from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Step, check
-from dltune.systems.transfers.decide import Cluster, decide, worthwhile
-from dltune.systems.transfers.oracle import op_seconds
+from dltune.systems.transfers.decide import Cluster, decide, op_seconds, worthwhile
 from dltune.systems.transfers.section import Receiver, faults
 from dltune.systems.transfers.show import intent
 

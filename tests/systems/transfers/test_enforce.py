@@ -19,10 +19,14 @@ from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
 from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
-from dltune.systems.transfers.cluster import require_planned, tasks
-from dltune.systems.transfers.enforce import EnforcedTransfers
+from dltune.systems.transfers.enforce import (
+    EnforcedTransfers,
+    cluster_tasks,
+    efficiency,
+    require_planned,
+    stragglers,
+)
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
-from dltune.systems.transfers.steps import efficiency, stragglers
 
 HERE = synthetic.machine(2)
 SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))
@@ -240,7 +244,9 @@ def test_no_efficiency_where_nothing_planned_came():
     ],
 )
 def test_tasks_of_a_cluster(told, names):
-    found = {name.replace("/job:", "").replace("/task:", "/") for name in tasks(_told(told))}
+    found = {
+        name.replace("/job:", "").replace("/task:", "/") for name in cluster_tasks(_told(told))
+    }
     assert found == names
 
 
@@ -250,7 +256,7 @@ def _told(config: object) -> dict[str, str]:
 
 def test_a_cluster_that_is_not_told_of_is_not_looked_at():
     for environment in ({}, {"TF_CONFIG": "no JSON"}):
-        assert not tasks(environment)
+        assert not cluster_tasks(environment)
         require_planned(Transfers("tac", (PLANNED,)), environment)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from parameter_workers import Worker, workers
 
 from dltune.simulate.overlap import Bounds, makespan, tac, tic
-from dltune.systems.transfers.improved import improved
+from dltune.systems.transfers.decide import improved
 
 
 @given(workers(most=7, channels=2))

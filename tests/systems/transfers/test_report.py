@@ -13,10 +13,9 @@ import pytest
 from page_parsed import parsed
 from served import SERVER, WORKER
 
-from dltune.report.execution import executions
 from dltune.report.page import page
 from dltune.report.perfetto import trace
-from dltune.report.timeline import Timeline
+from dltune.report.timeline import Timeline, executions
 from dltune.views import Context, Loaded
 
 

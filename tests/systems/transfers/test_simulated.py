@@ -17,15 +17,8 @@ from dltune.cli import cli
 from dltune.profile.processes import sends
 from dltune.schemas.profile import Node, Partner, Tensor
 from dltune.systems.transfers.decide import Cluster
+from dltune.systems.transfers.forecast import BATCHES, RATES, SERVERS, WORKERS, Case, simulated
 from dltune.systems.transfers.planner import GIGABIT
-from dltune.systems.transfers.simulated import (
-    BATCHES,
-    RATES,
-    SERVERS,
-    WORKERS,
-    Case,
-    simulated,
-)
 
 replace = msgspec.structs.replace
 

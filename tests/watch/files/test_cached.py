@@ -7,8 +7,8 @@ import os
 import pytest
 from watched_jobs import cold
 
-from dltune.watch.files import cached
-from dltune.watch.files.cached import PAGE, resident_pages
+from dltune.watch.files import storage
+from dltune.watch.files.storage import PAGE, resident_pages
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_both_sources_count_the_pages_that_were_read(opened, plain_file):
     assert pages is not None
     assert len(pages) == (32 << 20) // PAGE
     assert [at for at, there in enumerate(pages) if there] == list(range(5, 15))
-    told = cached.cached(opened)
+    told = storage.cached(opened)
     assert told is not None
     assert told.now == 10 * PAGE <= told.seen
 
@@ -37,16 +37,16 @@ def test_both_sources_count_the_pages_that_were_read(opened, plain_file):
 def test_a_kernel_without_cachestat(opened, plain_file, monkeypatch):
     cold(plain_file)
     os.pread(opened, 10 * PAGE, 0)
-    monkeypatch.setattr(cached, "_CACHESTAT", 100_000)
-    told = cached.cached(opened)
+    monkeypatch.setattr(storage, "_CACHESTAT", 100_000)
+    told = storage.cached(opened)
     assert told is not None
     assert told.now == told.seen == 10 * PAGE
 
 
 def test_mincore_is_not_believed_of_what_is_not_ones_own(opened, monkeypatch):
-    monkeypatch.setattr(cached, "_CACHESTAT", 100_000)
-    monkeypatch.setattr(cached, "_owned", lambda _: False)
-    assert cached.cached(opened) is None
+    monkeypatch.setattr(storage, "_CACHESTAT", 100_000)
+    monkeypatch.setattr(storage, "_owned", lambda _: False)
+    assert storage.cached(opened) is None
 
 
 def test_an_empty_file(tmp_path):

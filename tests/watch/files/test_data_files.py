@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from watched_jobs import cold
 
-from dltune.watch.files import cached
+from dltune.watch.files import storage
 from dltune.watch.files.data_files import DataFiles
 
 
@@ -16,7 +16,7 @@ from dltune.watch.files.data_files import DataFiles
 def test_what_is_dropped_and_read_again_came_twice(plain_file, monkeypatch, source):
     """A job that drops its file for each epoch leaves less in the page cache than it found."""
     if source == "mincore":
-        monkeypatch.setattr(cached, "_CACHESTAT", 100_000)
+        monkeypatch.setattr(storage, "_CACHESTAT", 100_000)
     size = plain_file.stat().st_size
     with closing(DataFiles()) as files, open(plain_file, "rb") as job:
         assert job.fileno() in {one.descriptor for one in files.opened(os.getpid())}

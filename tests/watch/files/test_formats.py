@@ -12,7 +12,7 @@ import lmdb
 import numpy as np
 import pytest
 
-from dltune.watch.files.formats import HEAD, crc32c, recognise
+from dltune.watch.files.data_files import HEAD, crc32c, recognise
 
 
 def told(path: Path, name: str | None = None) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.watch.files.pattern import classify, classify_sampled
+from dltune.watch.files.accesses import classify, classify_sampled
 
 PAGE, AROUND = 4096, 64 << 10
 

@@ -9,8 +9,8 @@ import slow_stores
 
 from dltune.schemas import io
 from dltune.system.proc.stat import Tree
-from dltune.watch.files.document import assemble
-from dltune.watch.files.watch import Watch
+from dltune.watch.files.io_document import assemble
+from dltune.watch.files.io_watch import Watch
 
 pytestmark = slow_stores.NEEDED
 

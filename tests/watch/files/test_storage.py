@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dltune.watch.files.pressure import PressureWatch
 from dltune.watch.files.storage import device_of, storage
+from dltune.watch.host import PressureWatch
 
 
 def test_a_file_of_this_machine(plain_file):

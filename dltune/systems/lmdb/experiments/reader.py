@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from dltune.system.kernel_files import read
 from dltune.system.proc import process
-from dltune.systems.lmdb.experiments.readers import READY, Outcome, Task
+from dltune.systems.lmdb.experiments.runs import READY, Outcome, Task
 
 PAGE = mmap.PAGESIZE
 

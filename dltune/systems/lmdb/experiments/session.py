@@ -1,4 +1,7 @@
-"""One file, read cold in every way, in turns, within a time that is fixed before."""
+"""One file, read cold in every way, in turns, within a time that is fixed before.
+
+Figures of the runs of each way: medians over rounds, with their spread.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -18,21 +22,149 @@ from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import size
 from dltune.findings.evidence import Evidence
-from dltune.findings.registry import apply_rules
+from dltune.findings.rule import apply_rules
 from dltune.schemas import io
-from dltune.systems.lmdb.experiments import figures
-from dltune.systems.lmdb.experiments.readers import Readers, Refused, Task
-from dltune.systems.lmdb.experiments.records import records
-from dltune.systems.lmdb.experiments.ways import CEILINGS, Way, ways
+from dltune.stats import relative_spread
+from dltune.systems.lmdb.experiments.runs import (
+    CEILINGS,
+    Readers,
+    Records,
+    Refused,
+    Task,
+    Way,
+    records,
+    ways,
+)
 from dltune.systems.lmdb.format.datafile import data_path, open_plain
-from dltune.watch.files import formats
-from dltune.watch.files.cached import cached, drop
-from dltune.watch.files.storage import hint_step, storage
+from dltune.watch.files import data_files
+from dltune.watch.files.storage import cached, drop, hint_step, storage
+
+MIB = 1 << 20
+PAGE = 4096
+
+
+def _measured(values: Sequence[float]) -> io.Measured:
+    return io.Measured(median(values), relative_spread(values), len(values))
+
+
+def _throughput(way: Way) -> io.Measured:
+    """Bytes a second of all readers together."""
+    return _measured(
+        [
+            sum(o.bytes for o in run)
+            / max(1e-9, max(o.ended for o in run) - min(o.began for o in run))
+            for run in way.outcomes
+        ]
+    )
+
+
+def _per_mib(way: Way, field: str) -> io.Measured:
+    return _measured(
+        [
+            sum(getattr(o, field) for o in run) / max(1, sum(o.bytes for o in run)) * MIB
+            for run in way.outcomes
+        ]
+    )
+
+
+def _asleep(way: Way) -> io.Measured:
+    """The share of the readers' time together."""
+    return _measured(
+        [
+            sum(o.asleep * o.seconds for o in run) / sum(o.seconds for o in run)
+            for run in way.outcomes
+        ]
+    )
+
+
+def _storage_share(way: Way) -> float | None:
+    """Bytes from storage for each byte read."""
+    shares = [
+        came / max(1, sum(o.bytes for o in run))
+        for came, run in zip(way.storage, way.outcomes, strict=True)
+        if came is not None
+    ]
+    return median(shares) if shares else None
+
+
+def strided_figures(way: Way) -> io.Strided:
+    task = way.task
+    return io.Strided(
+        readers=task.readers,
+        walk=task.walk,
+        method=task.method,
+        throughput=_throughput(way),
+        switches=_per_mib(way, "voluntary"),
+        involuntary=_per_mib(way, "involuntary"),
+        sleep_share=_asleep(way),
+        major=_per_mib(way, "major"),
+        extra=extra_bytes(task),
+        storage_bytes=_storage_share(way),
+    )
+
+
+def extra_bytes(task: Task) -> float:
+    """Bytes of pages touched beyond those of the readers' own records, for each byte of records.
+
+    As the thesis counted (section 4.1.1): a page counts once for each process that touches it.
+    """
+    own = [set[int]() for _ in range(task.readers)]
+    touched = [set[int]() for _ in range(task.readers)]
+    for at, (offset, length) in enumerate(zip(task.offsets, task.sizes, strict=True)):
+        pages = range(offset // PAGE, (offset + length - 1) // PAGE + 1)
+        own[at % task.readers].update(pages)
+        if task.walk == "cursor":
+            for rank in range(task.readers):
+                touched[rank].add(pages[0])
+    beyond = sum(len(t - o) for t, o in zip(touched, own, strict=True))
+    return beyond * PAGE / max(1, sum(task.sizes))
+
+
+def block_figures(way: Way) -> io.Block:
+    return io.Block(
+        method=way.task.method,
+        block=way.task.sizes[0],
+        throughput=_throughput(way),
+        switches=_per_mib(way, "voluntary"),
+        sleep_share=_asleep(way),
+    )
+
+
+def shuffled_figures(way: Way) -> io.Random:
+    return io.Random(
+        method=way.task.method,
+        advised=way.task.advised,
+        ahead=way.task.ahead,
+        throughput=_throughput(way),
+        latency=_measured([o.seconds / max(1, o.records) for (o,) in way.outcomes]),
+        storage_bytes=_storage_share(way),
+    )
+
+
+def seek_figures(records: Records, way: Way, shuffled: Iterable[io.Random]) -> io.Seek:
+    """`by_offset`: a record in the middle of nowhere by one read call."""
+    passed = max(1, round(median([o.passed for (o,) in way.outcomes])))
+    pages = len({offset // PAGE for offset in records.offsets[:passed]})
+    straight = next(run for run in shuffled if run.method == "pread")
+    return io.Seek(
+        passed=passed,
+        seconds=_measured([o.seconds for (o,) in way.outcomes]),
+        pages=pages / passed,
+        by_offset=straight.latency.median,
+    )
+
+
+def best_ceiling(straight: Iterable[Way]) -> io.Ceiling:
+    """The best of the ways that read straight on, in parallel or alone."""
+    ceilings = (
+        io.Ceiling(way.task.method, way.task.sizes[0], way.task.readers, _throughput(way))
+        for way in straight
+    )
+    return max(ceilings, key=lambda one: one.throughput.median)
+
 
 REPEATS = 3
-MIB = 1 << 20
 LEAST_SIZE = MIB
-PAGE = 4096
 # time outside reading: dropping pages and instructing the readers, for each run
 AROUND_SECONDS = 0.1
 # the least time of one run with a useful result
@@ -66,7 +198,10 @@ def experiment(
                 f"{path} has only {size(size_)}, too little to measure its storage",
                 remedy=f"name a file of {size(LEAST_SIZE)} or more",
             )
-        kind = formats.recognise(os.pread(descriptor, formats.HEAD, 0), path.name, size_) or "other"
+        kind = (
+            data_files.recognise(os.pread(descriptor, data_files.HEAD, 0), path.name, size_)
+            or "other"
+        )
         most = max(*readers, *(parallel for parallel, _ in CEILINGS))
         processes = stack.enter_context(Readers(path, most))
         began = time.monotonic()
@@ -99,9 +234,9 @@ def experiment(
     def of(*groups: str) -> list[Way]:
         return [way for way in measured if way.kind[0] in groups]
 
-    strided = tuple(map(figures.strided, of("strided")))
-    shuffled = tuple(map(figures.shuffled, of("shuffled")))
-    ceiling = figures.ceiling(of("ceiling", "block"))
+    strided = tuple(map(strided_figures, of("strided")))
+    shuffled = tuple(map(shuffled_figures, of("shuffled")))
+    ceiling = best_ceiling(of("ceiling", "block"))
     present = next(s for s in strided if s.method == "mmap")
     found = io.Experiment(
         path=str(path),
@@ -119,9 +254,9 @@ def experiment(
         else "posix_fadvise(DONTNEED), unchecked: this user cannot see the file's page cache",
         ceiling=ceiling,
         strided=strided,
-        blocks=tuple(map(figures.block, of("block"))),
+        blocks=tuple(map(block_figures, of("block"))),
         shuffled=shuffled,
-        seek=next((figures.seek(window, way, shuffled) for way in of("seek")), None),
+        seek=next((seek_figures(window, way, shuffled) for way in of("seek")), None),
         share_of_ceiling=present.throughput.median / max(1.0, ceiling.throughput.median),
     )
     document = io.Io(

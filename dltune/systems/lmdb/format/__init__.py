@@ -1,9 +1,9 @@
 """LMDB files read without LMDB: the position of each record, and whether the file is sound.
 
-    datafile    the file itself: opened, known again, read in pieces
-    meta        its two meta pages: format, page size, the newest snapshot
-    index       positions of the snapshot's records (`Index.open`), kept next to the file
-    verify      the structure of the whole file
+    datafile        the file itself, opened and read in pieces; its two meta pages
+    index           the place of every record of the snapshot (`Index.open`), kept beside the file
+    lmdb_binding    passes over a snapshot in native code: the records (`scan`), the structure of
+                    the whole file (`verify`)
 
 Data versions 1 (LMDB 0.9) and 3 (LMDB 1.0), 64-bit little-endian, any page size. Trees are walked
 by native code (page.h, source.h, tree.h) that checks every length and offset before it follows it.

@@ -1,10 +1,47 @@
-"""Options of reading records: the optimisations of LMDBIO that can be chosen."""
+"""Options of reading records: the optimisations of LMDBIO that can be chosen.
+
+Options that a plan has for a file: what `dltune plan io` decided, read by the job itself.
+
+The order of records: a circular sequence over the whole database, and which of its numbers are a
+rank's: strided sharding.
+
+Number s of the sequence is record s mod n, or, shuffled, place s mod n of the permutation of epoch
+s div n. LMDB's readers go on with the first record after the last one, so that a block of records
+is always full (the thesis, chapter 5.2.2).
+
+Records coalesced into requests, and the place of each record in memory then.
+
+Staggering (STAG): a reader reads only while it holds one of n tokens.
+
+A token is a lock on one byte of a file next to the database, of the kind that belongs to an open
+file (OFD locks): the kernel passes it on when its holder is done or dies. Reader r takes token
+r mod n, so that readers of neighbouring ranks, which read neighbouring parts of the file, read
+together (the thesis, chapter 5.2.4, which passes tokens by MPI messages and names locks as the more
+elegant way; across nodes these need a file system that has locks, as local ones, NFSv4, Lustre with
+`flock` and GPFS do).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from dltune.base.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dltune.systems.lmdb.section import FilePlan, IoPlan
+
 
 PAGE = 4096  # bytes; what direct I/O must be aligned to at most
 
@@ -45,3 +82,239 @@ class Options:
             raise UsageError(f"block must be a multiple of {PAGE}, got {self.block}", remedy=None)
         if self.stagger is not None and self.stagger < 1:
             raise UsageError(f"stagger must be at least 1, got {self.stagger}", remedy=None)
+
+
+VARIABLE = "DLTUNE_IO"  # set by `dltune run`: a file with the plan's section on files
+AHEAD = 16 << 20  # bytes of read-ahead hints without a plan
+
+
+def planned(path: Path) -> Options:
+    """The options that the job's plan has for the data file at `path`; the defaults without a plan
+    or when it has none for this file. Raises UsageError when that is not one of dltune's.
+    """
+    file = _file(path)
+    return Options(**msgspec.structs.asdict(file.reader)) if file and file.reader else Options()
+
+
+def planned_ahead(path: Path) -> int:
+    """Bytes of read-ahead hints that the job's plan has for the data file at `path`, 0 for none;
+    `AHEAD` without. Raises UsageError when that is not one of dltune's."""
+    file = _file(path)
+    return AHEAD if file is None else file.ahead
+
+
+def write_plan(section: IoPlan, path: Path) -> None:
+    """The section for the readers of a job that has `path` in VARIABLE."""
+    path.write_bytes(msgspec.json.encode(section))
+
+
+def use_plan(section: IoPlan) -> None:
+    """Set the plan for the readers of this process, whatever VARIABLE says."""
+    global _used
+    _used = section
+
+
+def _file(path: Path) -> FilePlan | None:
+    """Return the job's plan for the data file at `path`; None for nothing."""
+    section, source = _used, os.environ.get(VARIABLE)
+    if section is None and source:
+        from dltune.systems.lmdb.section import IoPlan
+
+        try:
+            section = msgspec.json.decode(Path(source).read_bytes(), type=IoPlan)
+        except FileNotFoundError:  # of a rank on another node than dltune's: it runs plain
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(
+                f"{VARIABLE}={source} was not set by dltune run: {error}",
+                remedy=f"unset {VARIABLE}",
+            ) from None
+    return section.of(path) if section else None
+
+
+_used: IoPlan | None = None
+
+
+class Order(Protocol):
+    """A circular sequence of the positions of `records` records."""
+
+    @property
+    def records(self) -> int: ...
+
+    def positions(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions at these numbers of the sequence, all at least 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """In the database's own order of keys."""
+
+    records: int
+
+    def positions(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return numbers % self.records
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Each epoch in a random order of its own, the same on all ranks for the same seed."""
+
+    records: int
+    seed: int
+    _epochs: dict[int, NDArray[np.int64]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def positions(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        import numpy as np
+
+        epochs, places = np.divmod(numbers, self.records)
+        found = np.empty_like(places)
+        for epoch in np.unique(epochs).tolist():
+            of_epoch = epochs == epoch
+            found[of_epoch] = self._permutation(epoch)[places[of_epoch]]
+        return found
+
+    def _permutation(self, epoch: int) -> NDArray[np.int64]:
+        import numpy as np
+
+        known = self._epochs.get(epoch)
+        if known is None:
+            known = np.random.default_rng((self.seed, epoch)).permutation(self.records)
+            while len(self._epochs) >= 2:  # this epoch's and the epoch read ahead
+                self._epochs.pop(next(iter(self._epochs)), None)
+            self._epochs[epoch] = known
+        return known
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of `rank` of `size`: `batch` records in each iteration, in runs of `run`.
+
+    All ranks together take size * batch consecutive numbers in an iteration. With run = batch each
+    rank takes its part of them in one piece (the thesis, chapter 3.1.1), with run = 1 every
+    size-th one (Caffe's own data layer). Raises UsageError for what cannot be.
+    """
+
+    rank: int
+    size: int
+    batch: int
+    run: int
+
+    @classmethod
+    def of(cls, rank: int | None, size: int | None, batch: int, run: int | None) -> Share:
+        """`rank` of `size`: None takes the launcher's; `run`: None is the whole batch."""
+        from dltune.job.rank_layout import Rank, world
+
+        if (rank is None) != (size is None):
+            raise UsageError("only one of rank and size is given", remedy="give both or neither")
+        here = world(os.environ) if rank is None or size is None else Rank(rank, size)
+        return cls(here.rank, here.size, batch, batch if run is None else run)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise UsageError(f"batch must be at least 1, got {self.batch}", remedy=None)
+        if not 0 <= self.rank < self.size:
+            raise UsageError(
+                f"rank must be at least 0 and below {self.size}, got {self.rank}", remedy=None
+            )
+        if self.run < 1 or self.batch % self.run:
+            raise UsageError(
+                f"run={self.run} does not divide batch={self.batch}",
+                remedy="choose a run of 1 or more that divides the batch",
+            )
+
+    def numbers(self, first: int, iterations: int) -> NDArray[np.int64]:
+        """(iterations, batch): the rank's numbers in the iterations from `first` on."""
+        import numpy as np
+
+        record = np.arange(self.batch)
+        within = (record // self.run * self.size + self.rank) * self.run + record % self.run
+        iteration = np.arange(first, first + iterations)
+        return iteration[:, None] * (self.size * self.batch) + within[None, :]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`pieces`: (n, 4) for `fetch_binding.fetch`, `places`: of each record, `size`: bytes of
+    memory."""
+
+    pieces: NDArray[np.uint64]
+    places: NDArray[np.int64]
+    size: int
+
+
+def layout(offsets: NDArray[np.uint64], sizes: NDArray[np.uint32], block: int, gap: int) -> Layout:
+    """Lay out records, in any order and some of them twice, as they are in the file.
+
+    Records at most `gap` bytes apart share a span of memory; a span is read in requests of at most
+    `block` bytes. Spans begin and end at pages, as direct I/O needs.
+    """
+    import numpy as np
+
+    starts = offsets.astype(np.int64)
+    order = np.argsort(starts, kind="stable")
+    first = starts[order]
+    last = first + sizes.astype(np.int64)[order]
+    low = first // PAGE * PAGE
+    high = np.maximum.accumulate(-(-np.maximum(last, first + 1) // PAGE) * PAGE)
+    begins = np.flatnonzero(np.concatenate(([True], low[1:] > high[:-1] + gap)))
+    ends = np.append(begins[1:], len(first)) - 1
+    span_low, span_high = low[begins], high[ends]
+    needed = np.maximum.accumulate(last)[ends]
+    lengths = span_high - span_low
+    memory = np.concatenate(([0], np.cumsum(lengths)))
+    of_span = np.repeat(np.arange(len(begins)), ends - begins + 1)
+    places = np.empty_like(starts)
+    places[order] = memory[of_span] + first - span_low[of_span]
+
+    counts = -(-lengths // block)
+    span = np.repeat(np.arange(len(begins)), counts)
+    start = (np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)) * block
+    length = np.minimum(block, lengths[span] - start)
+    there = np.clip(needed[span] - span_low[span] - start, 0, length)
+    pieces = np.stack((span_low[span] + start, length, there, memory[span] + start), axis=1)
+    return Layout(pieces.astype(np.uint64), places, int(memory[-1]))
+
+
+SUFFIX = ".dltune-tokens"
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, len, pid
+
+
+class Tokens:
+    """`count` tokens for the readers of the data file at `path`; `reader` is this one's number."""
+
+    def __init__(self, path: Path, count: int, reader: int) -> None:
+        """Raises UsageError when the file next to it cannot be made."""
+        self._byte = reader % count
+        place = path.with_name(path.name + SUFFIX)
+        try:
+            self._descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise UsageError(
+                f"cannot stagger: cannot write {place}: {error.strerror}",
+                remedy="make the folder writable, or leave out stagger",
+            ) from None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Wait for the token, hold it until the block ends."""
+        self._lock(fcntl.F_WRLCK)
+        try:
+            yield
+        finally:
+            self._lock(fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _lock(self, kind: int) -> None:
+        wish = _FLOCK.pack(kind, os.SEEK_SET, self._byte, 1, 0)
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW, wish)
+        except OSError as error:
+            raise UsageError(
+                f"cannot stagger: this file system does not support locks: {error.strerror}",
+                remedy="leave out stagger",
+            ) from None

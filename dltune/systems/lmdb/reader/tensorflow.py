@@ -10,14 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from dltune.systems.lmdb.reader.order import (
-    Order,
-    Sequential,
-    Share,
-    Shuffled,
-)
-from dltune.systems.lmdb.reader.reader import Reader
-from dltune.systems.lmdb.reader.records import Records
+from dltune.systems.lmdb.reader.options import Order, Sequential, Share, Shuffled
+from dltune.systems.lmdb.reader.reader import Reader, Records
 
 # mallopt's names for them, of malloc.h
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

@@ -6,6 +6,8 @@ the rest runs in dltune's Python.
 gloo sends a part only after a message that the part is awaited, behind the data that go the other
 way: where two ranks exchange more than sockets hold, one way often comes after the other. An
 all-reduce sends in turns, both ways at once. So each kind of collective has a separate speed.
+
+A command of dltune's own as several ranks on this machine, which end together.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,12 +24,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dltune.base.errors import UsageError
 from dltune.job import ranks
+from dltune.job.failures import last_words
 from dltune.job.launch import OF_DLTUNE, python_path
-from dltune.systems.parallelism.jax import joined
 
 if TYPE_CHECKING:
     from dltune.systems.parallelism.schemas.topology import Kind, Topology
+
+
+def run(
+    folder: Path,
+    count: int,
+    command: Sequence[str],
+    undone: str,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Return the output of rank 0 on both streams; the logs of all are left in `folder`. Raises
+    UsageError when one fails: `undone` names the failed task, and the first word of `command` is a
+    Python."""
+    with open(ranks.log(folder, 0), "wb") as said:
+        done = subprocess.run(
+            ranks.started(range(count), count, command),
+            env={**os.environ, **(environment or {}), ranks.FOLDER: str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode:
+        rank, _ = ranks.first_failed(folder) or (0, 0)
+        words = last_words(ranks.log(folder, rank), f"rank {rank}")
+        raise UsageError(
+            f"{undone} with {command[0]}; {words}",
+            remedy=f"install JAX for {command[0]}: pip install 'dltune[jax]'",
+        )
+    return ranks.log(folder, 0).read_text(errors="replace")
+
 
 # bytes that each rank sends, and how often each is tried
 SIZES = (2**10, 2**16, 2**18, 2**20, 2**21)
@@ -110,7 +144,7 @@ def measured(count: int, python: str = sys.executable) -> Speeds:
     with tempfile.TemporaryDirectory(prefix="dltune-") as name:
         folder = Path(name)
         worker = [python, "-m", "dltune.systems.parallelism.jax.links", ranks.free_address()]
-        said = joined.run(
+        said = run(
             *(folder, count, worker, "cannot time links between ranks"),
             {"PYTHONPATH": python_path(OF_DLTUNE), "DLTUNE_DISABLE": "1"},
         )

@@ -1,16 +1,4 @@
-"""The operators document: a network as operators whose outputs can be divided over devices.
-
-Write it by hand or with another program. `dltune plan parallelism` also makes it from a profile and
-for published networks. Sizes are in bytes. Operators, dimensions and weights are referred to by
-position, counted from 0.
-
-A type is any text. `dltune plan parallelism --measure` can run the types of a profile and these
-types: `conv`, `depthwise`, `max_pool` and `avg_pool` with window and stride (`conv 3x3/2`);
-`einsum` with its equation (`einsum bnts,bsnh->btnh`); `dense`, `lstm`, `attention`, `embedding`,
-`add`, `multiply`, `concat`, `mean`, `loss`; and the element-wise types `bias`, `batch_norm`,
-`layer_norm`, `relu`, `gelu`, `tanh`, `sigmoid`, `softmax`, `scale`, `dropout`. Element-wise types
-can follow another type: `conv 3x3/2 bias batch_norm relu`.
-"""
+"""Networks as operators that can be divided over devices, and measured times of their parts."""
 
 from __future__ import annotations
 
@@ -20,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, Bound, at_least, each, empty, index, repeated
+from dltune.base.documents import AMOUNT, POSITIVE, Bound, at_least, each, empty, index, repeated
 
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
@@ -118,7 +106,18 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Operators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A network as a list of operators.
+    """A network as operators whose outputs can be divided over devices.
+
+    Write it by hand or with another program. `dltune plan parallelism` also makes it from a profile
+    and for published networks. Sizes are in bytes. Operators, dimensions and weights are referred
+    to by position, counted from 0.
+
+    A type is any text. `dltune plan parallelism --measure` can run the types of a profile and these
+    types: `conv`, `depthwise`, `max_pool` and `avg_pool` with window and stride (`conv 3x3/2`);
+    `einsum` with its equation (`einsum bnts,bsnh->btnh`); `dense`, `lstm`, `attention`,
+    `embedding`, `add`, `multiply`, `concat`, `mean`, `loss`; and the element-wise types `bias`,
+    `batch_norm`, `layer_norm`, `relu`, `gelu`, `tanh`, `sigmoid`, `softmax`, `scale`, `dropout`.
+    Element-wise types can follow another type: `conv 3x3/2 bias batch_norm relu`.
 
     `name`: name of the network.
     `operators`: operators; each follows the operators that it reads.
@@ -180,3 +179,69 @@ def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
 _DIMENSIONS = Bound(
     f"1 to {MOST_DIMENSIONS} dimensions", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
 )
+
+
+TIMES_SCHEMA = "dltune.operator-times/1"
+
+
+class PartTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Time of one part of an operator.
+
+    `type`: type of the operator.
+    `inputs`, `output`: shapes, with the samples in the first dimension.
+    `forward`: time of the forward pass.
+    `backward`: time of the gradients of all inputs and weights.
+    `data`: true if the part reads the step's input data, which needs no gradient.
+    """
+
+    type: str
+    inputs: tuple[tuple[int, ...], ...]
+    output: tuple[int, ...]
+    forward: float
+    backward: float
+    data: bool = False
+
+
+class OperatorTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured times of parts of operators on one kind of device.
+
+    `dltune plan parallelism --times FILE --measure TIME` writes it. A part is identified by the
+    type of its operator and the shapes that it reads and writes. Times are in seconds.
+
+    `kind`: kind of device, as in a topology.
+    `devices`: devices that share a host.
+    `cores`: cores per device.
+    `framework`: framework and version that ran the operators.
+    `update`: time to update one byte of weights.
+    `parts`: measured parts.
+    """
+
+    schema: str
+    kind: str
+    devices: int
+    cores: int
+    framework: str
+    update: float
+    parts: tuple[PartTime, ...]
+
+
+def check_times(times: OperatorTimes) -> list[str]:
+    """All that cannot be true of such times, one sentence each, the field's path first."""
+    return [*_operator_times_faults(times)]
+
+
+load_times = documents.reader(OperatorTimes, TIMES_SCHEMA, check_times)
+
+
+def _operator_times_faults(times: OperatorTimes) -> Iterator[str]:
+    yield from empty("", times, "kind", "framework")
+    yield from at_least(1).of("", times, "devices", "cores")
+    yield from POSITIVE.of("", times, "update")
+    for here, one in each("parts", times.parts, "type"):
+        yield from POSITIVE.of(here, one, "forward")
+        yield from AMOUNT.of(here, one, "backward")
+        yield from at_least(1).faults(f"{here}.output", *one.output)
+        for at, shape in each(f"{here}.inputs", one.inputs):
+            yield from at_least(1).faults(at, *shape)
+    alike = ((one.type, one.inputs, one.output, one.data) for one in times.parts)
+    yield from repeated("parts", "type with its shapes", alike)

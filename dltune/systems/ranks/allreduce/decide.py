@@ -1,10 +1,21 @@
-"""All parts of the plan's section on allreduce, each on top of those before it."""
+"""All parts of the plan's section on allreduce, each on top of those before it.
+
+The methods that replace a background thread's spinning in MPI.
+
+`non-blocking` is NBCS and `global-sleep` is GS of the thesis (sections 6.3.2 and 6.3.1). `yield` is
+Open MPI's `mpi_yield_when_idle`. `rest` (cycles on demand) also combines with one of the others.
+
+Cycle time, fusion threshold and cache capacity from the simulation.
+
+Horovod's own autotuner tries settings on the running job, one after the other and without a model
+of it; here the same are tried on the simulated one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +23,126 @@ from dltune.base.errors import UsageError
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Uniform
 from dltune.simulate.overlap import Cost, Partition
-from dltune.systems.ranks.allreduce import waiting
-from dltune.systems.ranks.allreduce.calls import Call
-from dltune.systems.ranks.allreduce.knobs import tuned
-from dltune.systems.ranks.allreduce.model import Model, Setting
+from dltune.systems.ranks.allreduce.measurements import YIELDING, Call
+from dltune.systems.ranks.allreduce.model import Model, Setting, core_partition
 from dltune.systems.ranks.allreduce.order import Bins, ordered
-from dltune.systems.ranks.allreduce.partition import partition
-from dltune.systems.ranks.allreduce.section import AllreducePlan, MethodPrediction, Sleeps
-from dltune.systems.ranks.simulation.method import ORIGINAL, Method
-from dltune.systems.ranks.simulation.outcome import Outcome
+from dltune.systems.ranks.allreduce.section import AllreducePlan, Knobs, MethodPrediction, Sleeps
+from dltune.systems.ranks.simulation.job import ORIGINAL, Method
+from dltune.systems.ranks.simulation.simulate import Outcome
 
-METHODS = ("core-partition", "ordered-bins", *waiting.NAMES, "knobs")
+NAMES = ("non-blocking", "global-sleep", "yield", "rest")
+WAYS = (
+    ("non-blocking",),
+    ("global-sleep",),
+    ("non-blocking", "global-sleep"),
+    ("yield",),
+    ("rest",),
+    ("non-blocking", "rest"),
+    ("yield", "rest"),
+)
+# Seconds between two tests; among equals the one that is met first. A try-out on two ranks found
+# 30 us better than 100 and 400.
+SLEEPS = (30e-6, 10e-6, 100e-6, 400e-6)
+AGREE = (1, 5, 20)  # cycles; the thesis found every cycle best
+# Seconds, the most that a thread with nothing to send rests: events not known to wake it (a
+# shutdown, a tensor negotiated by name) come so much later at most. Our choice.
+REST = 50e-3
+WORTH = 0.005
+
+GLOO = (
+    "non-blocking, global-sleep, yield and rest are for Horovod over MPI, whose background threads "
+    "spin while they wait; with gloo they already block in poll()"
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """`names`: of NAMES. Under `setting` and `method` the step has this `outcome`."""
+
+    names: tuple[str, ...]
+    sleeps: Sleeps | None
+    setting: Setting
+    method: Method
+    outcome: Outcome
+
+
+Predict = Callable[[Setting, Method], Outcome]
+
+
+def ways(wanted: Collection[str], setting: Setting, method: Method, predict: Predict) -> list[Way]:
+    """The best form of each way to wait that only needs the `wanted` ones, on top of a setting."""
+    found: list[Way] = []
+    for names in WAYS:
+        if not set(names) <= set(wanted):
+            continue
+        own = dataclasses.replace(setting, waiting=YIELDING) if "yield" in names else setting
+        tests = SLEEPS if "non-blocking" in names else (None,)
+        cycles = AGREE if "global-sleep" in names else (None,)
+        rest = REST if "rest" in names else None
+        best: Way | None = None
+        for between in tests:
+            for every in cycles:
+                slept = dataclasses.replace(
+                    method, between_tests=between, agree_every=every, rest=rest
+                )
+                sleeps = None if names == ("yield",) else Sleeps(between, every, rest)
+                way = Way(names, sleeps, own, slept, predict(own, slept))
+                if best is None or way.outcome.seconds < best.outcome.seconds * (1 - WORTH):
+                    best = way
+        assert best is not None
+        found.append(best)
+    return found
+
+
+CYCLES = (0.5e-3, 1e-3, 2e-3, 3.5e-3, 5e-3, 10e-3)
+MIB = 1 << 20
+THRESHOLDS = (1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB)
+# a change must make the step shorter by this part
+
+
+def tuned(
+    setting: Setting, tensors: int, largest: int | None, predict: Callable[[Setting], float]
+) -> tuple[Knobs, tuple[str, ...]]:
+    """Return the knobs under which a step is predicted shortest, and why.
+
+    `largest`: bytes of the largest bin, when there are bins; the threshold then only has to hold
+    it. The cache holds all `tensors`, with as many again for the job's other reductions. A single
+    tensor too many empties it: the cache drops the least recently used, and the job uses all in
+    turns.
+    """
+    own = setting.knobs
+    capacity = own.cache_capacity
+    while capacity < 2 * tensors:
+        capacity = max(1024, 2 * capacity)
+    thresholds = [own.fusion_threshold, *THRESHOLDS]
+    if largest is not None:
+        thresholds = [max(own.fusion_threshold, -(-largest // MIB) * MIB)]
+    first = Knobs(own.cycle_time, thresholds[0], capacity)
+    ways = [first] + [
+        Knobs(cycle, threshold, capacity) for threshold in thresholds for cycle in CYCLES
+    ]
+    seconds = {
+        knobs: predict(dataclasses.replace(setting, knobs=knobs)) for knobs in dict.fromkeys(ways)
+    }
+    best = min(seconds, key=seconds.__getitem__)
+    if seconds[first] <= seconds[best] * (1 + WORTH):
+        best = first
+    told = ", ".join(
+        f"{cycle * 1e3:g} ms: {s * 1e3:.1f}"
+        for cycle, s in sorted(
+            (k.cycle_time, s)
+            for k, s in seconds.items()
+            if k.fusion_threshold == best.fusion_threshold
+        )
+    )
+    return best, (
+        f"knobs: cycle time {best.cycle_time * 1e3:g} ms, fusion threshold "
+        f"{best.fusion_threshold / MIB:g} MiB, cache of {best.cache_capacity} tensors (the "
+        f"job reduces {tensors}); predicted step in ms by cycle time: {told}",
+    )
+
+
+METHODS = ("core-partition", "ordered-bins", *NAMES, "knobs")
 # orders of bins, and the method's name under each: the graph's order, or the order of TicTac's TAC
 ORDERS = {"graph": "ordered-bins", "tac": "tac-bins"}
 # A method is taken when it makes the predicted step shorter by this part, or leaves it as it is
@@ -58,7 +178,7 @@ class State:
 
     @property
     def name(self) -> str:
-        named = ("core-partition", *ORDERS.values(), *waiting.NAMES, "knobs")
+        named = ("core-partition", *ORDERS.values(), *NAMES, "knobs")
         return "+".join(name for name in named if name in self.names)
 
 
@@ -97,7 +217,7 @@ class Search:
         partitioned = [self._scp(way) for way in waits if "core-partition" in wanted]
         states = [start, *waits, *apart, *partitioned]
         if forced:
-            needed = set(wanted) & {"core-partition", *waiting.NAMES}
+            needed = set(wanted) & {"core-partition", *NAMES}
             states = [state for state in states if set(state.names) == needed]
         outcomes = {"original": first}
         outcomes |= {state.name: state.outcome for state in (*alone, *states)}
@@ -114,7 +234,7 @@ class Search:
                 state = following if helps else _without(state, left, state, following)
         for one in alone:
             partitions = "core-partition" in one.names
-            kind = {"core-partition"} if partitions else set(waiting.NAMES)
+            kind = {"core-partition"} if partitions else set(NAMES)
             if not {*ORDERS.values(), "knobs"} & set(one.names) and not kind & set(state.names):
                 state = _without(state, one.name, start, one)
         section = AllreducePlan(
@@ -133,7 +253,7 @@ class Search:
         return section, state.name or "original"
 
     def _scp(self, state: State) -> State:
-        found = partition(self.model, self.machine, self.threads, state.setting, state.method)
+        found = core_partition(self.model, self.machine, self.threads, state.setting, state.method)
         return self._next(
             state,
             ("core-partition",),
@@ -187,7 +307,7 @@ class Search:
         return self._next(state, (ORDERS[self.order],), parts=parts, reasons=reasons, **changes)
 
     def _waiting(self, state: State, wanted: Collection[str]) -> list[State]:
-        found = waiting.ways(
+        found = ways(
             wanted,
             state.setting,
             state.method,
@@ -250,7 +370,7 @@ def applicable(
     `methods`: the requested methods, None for all; `needs`: True if a report shows the needs of the
     ranks. Raises UsageError when a requested method cannot be planned.
     """
-    cannot = dict.fromkeys(waiting.NAMES, waiting.GLOO) if controller == "gloo" else {}
+    cannot = dict.fromkeys(NAMES, GLOO) if controller == "gloo" else {}
     if not needs:
         cannot["core-partition"] = (
             "core-partition needs a report: it divides the cores by the CPU time of the ranks"
@@ -260,7 +380,7 @@ def applicable(
             raise UsageError(
                 cannot[name],
                 remedy=f"leave {name} out of --methods"
-                if controller == "gloo" and name in waiting.NAMES
+                if controller == "gloo" and name in NAMES
                 else "make a report: dltune horovod-report -o report.json -- horovodrun ...",
             )
     asked = set(methods or ())
@@ -322,7 +442,7 @@ def _without(state: State, name: str, before: State, after: State) -> State:
     return dataclasses.replace(state, reasons=(*state.reasons, why))
 
 
-def _waits(way: waiting.Way, state: State) -> str:
+def _waits(way: Way, state: State) -> str:
     sleeps = way.sleeps or Sleeps(None, None)
     parts = []
     if sleeps.between_tests is not None:

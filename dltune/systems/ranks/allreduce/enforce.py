@@ -1,11 +1,18 @@
-"""Horovod's ranks under a plan: the orders that each receives at its start, and their end."""
+"""Horovod's ranks under a plan: the orders that each receives at its start, and their end.
+
+The first rank of a job to fail, with its reason, apart from ranks that failed because of it.
+
+Threads of tf.data, which begin when a job reads its data, onto the cores planned for them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,23 +21,131 @@ import msgspec
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.base.formatting import counted
 from dltune.job import protocol
+from dltune.job.failures import tells_of_another
 from dltune.job.launch import Event, Job
 from dltune.job.rank_layout import Rank, Shares, are_unheard, local_rank, world
 from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.systems.ranks.allreduce import failures
-from dltune.systems.ranks.allreduce.failures import RankExit
-from dltune.systems.ranks.allreduce.hangs import Hangs
-from dltune.systems.ranks.allreduce.input_threads import InputThreads
-from dltune.systems.ranks.allreduce.rank_outcome import (
+from dltune.system.proc import stat
+from dltune.system.proc.process import mappings
+from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller
+from dltune.systems.ranks.allreduce.show import (
     Heard,
     RankOutcome,
+    intent,
     outcome,
+    sentences,
     settings,
 )
-from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller
-from dltune.systems.ranks.allreduce.show import intent, sentences
-from dltune.systems.ranks.horovod.preload import counts, interposer
-from dltune.systems.ranks.horovod.watch.ending import Ending
+from dltune.systems.ranks.horovod.preload import interposer
+from dltune.systems.ranks.horovod.preload.interposer import Counts, read
+from dltune.systems.ranks.horovod.watch import libraries
+from dltune.systems.ranks.horovod.watch.hang import Hangs
+from dltune.systems.ranks.horovod.watch.libraries import Memory
+from dltune.systems.ranks.horovod.watch.ranks import Ending, Roles
+
+
+@dataclass
+class RankExit:
+    """The end of a rank. `at`: monotonic seconds. `error`: the exception that the rank itself
+    reported; `code`: exit code, or the signal as a negative number, None when the kernel did not
+    report it."""
+
+    rank: int
+    pid: int
+    at: float
+    error: str | None = None
+    code: int | None = None
+
+    @property
+    def followed(self) -> bool:
+        """True if it failed because another rank was gone, or was ended by the launcher."""
+        if self.error is not None:
+            return tells_of_another(self.error)
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """True if somebody asked it to end, and it did."""
+        return self.error is None and self.code in (-signal.SIGTERM, -signal.SIGINT)
+
+    @property
+    def reason(self) -> str:
+        if self.error is not None:
+            return self.error
+        if self.code is None:
+            return "it ended, exit code unknown"
+        if self.code < 0:
+            return f"it was stopped by {signal.Signals(-self.code).name}"
+        return f"it ended with exit code {self.code}"
+
+
+def in_words(exits: list[RankExit], name: Callable[[RankExit], str]) -> str | None:
+    """One sentence on the first that failed, and on who followed; None when none failed."""
+    failed = [one for one in exits if one.error is not None or one.code != 0]
+    if not failed:
+        return None
+    if len(failed) > 1 and all(one.ended for one in failed):  # by the user, or by the launcher
+        signals = sorted({signal.Signals(-(one.code or 0)).name for one in failed})
+        names = sorted(failed, key=lambda one: one.rank)
+        return f"{', '.join(map(name, names))} were stopped by {' and '.join(signals)}"
+    first = min(failed, key=lambda one: (one.followed, one.at))
+    text = f"{name(first)} failed first: {first.reason}"
+    others = sorted((one for one in exits if one is not first), key=lambda one: one.rank)
+    if others:
+        text += f"; {', '.join(map(name, others))} followed"
+    return text
+
+
+# samples of a thread that ran in each of them, after which it is left where it is
+PATIENCE = 30
+
+
+class InputThreads:
+    """The input threads of one process. `moved`: how many so far; `unseen`: why they cannot be
+    identified."""
+
+    def __init__(self, pid: int, cpus: Collection[int]) -> None:
+        self.moved = 0
+        self.unseen: str | None = None
+        self._pid = pid
+        self._cpus = cpus
+        self._looks: dict[int, int] = {}
+        self._roles: Roles | None = None
+
+    def move(self) -> None:
+        """Those that have begun since the last time."""
+        if self.unseen:
+            return
+        try:
+            fresh = [t for t in stat.threads(self._pid) if self._looks.get(t, 0) < PATIENCE]
+            if not fresh:
+                return
+            if self._roles is None:
+                mapped = mappings(self._pid)
+                found = libraries.find_horovod(self._pid, mapped)
+                if found is None:
+                    self.unseen = "Horovod's library was not found in the process"
+                    return
+                self._roles = Roles(self._pid, mapped, found)
+            with Memory(self._pid) as memory:
+                for thread in fresh:
+                    self._look(self._roles, memory, thread)
+        except PermissionError as error:
+            self.unseen = f"this user may not read the process's memory ({error.strerror})"
+        except OSError:
+            return  # it has ended
+
+    def _look(self, roles: Roles, memory: Memory, thread: int) -> None:
+        name = stat.thread_name(self._pid, thread)
+        if name is None:
+            return
+        told = roles.tell(memory, thread, name)
+        self._looks[thread] = PATIENCE if told else self._looks.get(thread, 0) + 1
+        if told and told.role == "input":
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, self._cpus)
+                self.moved += 1
+
 
 # between two looks for new threads of an input pipeline
 LOOK_SECONDS = 0.5
@@ -151,7 +266,7 @@ class EnforcedAllreduce(Enforcement):
         ranks = sorted(self._ranks.values(), key=lambda rank: rank.where.rank)
         for rank in ranks:
             rank.ending.close()
-        every = counts.read(self._counts) if self._counts else []
+        every = read(self._counts) if self._counts else []
         by_pid = {one.pid: one for one in reversed(every)}  # the first of several threads
         found = [
             self._outcome(rank, rank.init, by_pid.get(rank.pid)) for rank in ranks if rank.init
@@ -165,7 +280,7 @@ class EnforcedAllreduce(Enforcement):
         if self._hangs.over:
             return "; ".join(self._hangs.over)
         ended = [rank.exit for rank in self._ranks.values() if rank.exit]
-        return failures.in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
+        return in_words(ended, lambda one: f"rank {one.rank} (pid {one.pid})")
 
     def _orders(self, local: Rank) -> dict[str, object]:
         orders: dict[str, object] = {
@@ -238,7 +353,7 @@ class EnforcedAllreduce(Enforcement):
         rank.exit.code = rank.ending.code
 
     def _outcome(
-        self, rank: _Rank, init: protocol.Horovod, its_counts: counts.Counts | None
+        self, rank: _Rank, init: protocol.Horovod, its_counts: Counts | None
     ) -> RankOutcome:
         asked = [d for d in rank.devices if d.asked_intra or d.asked_inter] or rank.devices
         heard = Heard(init, rank.reductions, asked[0] if asked else None, counts=its_counts)

@@ -138,13 +138,11 @@ def _decide(
 ) -> Decision[AllreducePlan]:
     from dltune.base import documents
     from dltune.schemas import profile as profile_document
-    from dltune.systems.ranks.allreduce import measured as measurements
-    from dltune.systems.ranks.allreduce.calls import calls
+    from dltune.systems.ranks.allreduce import measurements
     from dltune.systems.ranks.allreduce.decide import Search, applicable
-    from dltune.systems.ranks.allreduce.exports import export
+    from dltune.systems.ranks.allreduce.measurements import basis, calls
     from dltune.systems.ranks.allreduce.model import Model
-    from dltune.systems.ranks.allreduce.observed import basis
-    from dltune.systems.ranks.allreduce.show import bins, predictions
+    from dltune.systems.ranks.allreduce.show import bins, export, predictions
     from dltune.systems.ranks.schemas import horovod as horovod_document
 
     asked = _asked(methods)

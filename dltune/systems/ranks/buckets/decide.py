@@ -4,18 +4,168 @@ Gradients travel in the order in which the backward pass has them, which DDP kee
 other order ends sooner, as long as one bucket travels at a time and all are waited for. A bucket
 leaves when its last gradient is there and the previous bucket has come; the optimizer begins when
 the last has. The rest of a step takes its measured time.
+
+The gradients and transfers in a rank's profile: when gradients are ready, and transfer times.
+
+DDP marks its handling of a gradient that has been computed, and PyTorch marks each requested sum:
+both are nodes of the step's chain.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
-from dltune.schemas.profile import Framework, Profile
+from dltune.base.formatting import counted
+from dltune.schemas import graph
+from dltune.schemas.graph import TensorType
+from dltune.schemas.profile import (
+    ALLREDUCE,
+    Framework,
+    Node,
+    Op,
+    Profile,
+    Step,
+)
 from dltune.simulate.overlap import MOST, Cost, Runs, ended, partitions
-from dltune.systems.ranks.buckets.gradients import Gradients, cost, gradients
 from dltune.systems.ranks.buckets.section import Buckets, Model, filled
+
+# puts a gradient where it travels from; of such of a step there is one for each gradient
+_COMPUTED = re.compile(r"torch::distributed::reducer::(mul_out|mul|div_|copy_)")
+# DDP's own, in front of a forward pass or behind the backward pass
+_SELF = "torch.distributed.ddp.reducer::"
+# bytes that ranks exchange for each parameter to find unused parameters
+_FLAG = 4
+# Seconds of a transfer that are the same for any size, at least: as measured for two ranks over
+# gloo on one machine. Concurrent sums do not show it, and a rank that waits on the only core it
+# computes on takes longer than alone.
+LATENCY = 3e-4
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of one model, in the order in which a step has them.
+
+    `sizes`: bytes, `ready`: seconds from the step's begin, `runs`: the places of those that travel
+    together, `backward`: seconds until the backward pass is over.
+    """
+
+    sizes: tuple[int, ...]
+    ready: tuple[float, ...]
+    runs: Runs
+    backward: float
+
+
+def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
+    """None where the step's ranks exchange none. Raises UsageError where they travel in another way
+    than those of one model in the order in which they are there."""
+    sizes: list[int] = []
+    ready: list[float] = []
+    runs: list[tuple[int, ...]] = []
+    waiting: list[int] = []
+    others: list[int] = []  # sums of something else, by their bytes
+    dtypes: set[str] = set()
+    again = False  # a forward pass follows gradients
+    for node in step.nodes:
+        again |= (
+            bool(sizes) and node.name.startswith("forward/") and not node.type.startswith(_SELF)
+        )
+        if _COMPUTED.fullmatch(node.type):
+            if again:
+                raise UsageError(
+                    f"step {step.name!r} sends gradients after each of several backward passes",
+                    remedy="accumulate them first, with no_sync() of DDP, and profile again",
+                )
+            dtypes.add(_tensor(node, ops).dtype)
+            waiting.append(_tensor(node, ops).bytes)
+            sizes.append(waiting[-1])
+            ready.append(_end(node))
+        elif node.type == ALLREDUCE and not waiting:
+            others.append(node.output_bytes)
+        elif node.type == ALLREDUCE:
+            if sum(waiting) != node.output_bytes:
+                raise UsageError(
+                    f"step {step.name!r} does not send its gradients in the order in which it "
+                    "computes them; DDP does so for one model without unused parameters",
+                    remedy="use one DDP model that uses all its parameters, and profile again",
+                )
+            runs.append(tuple(range(len(sizes) - len(waiting), len(sizes))))
+            waiting = []
+    if not sizes:
+        return None
+    if _FLAG * len(sizes) in others:
+        raise UsageError(
+            f"the model of step {step.name!r} uses find_unused_parameters, with which DDP never "
+            "changes its buckets",
+            remedy="omit find_unused_parameters if all parameters are used, and profile again",
+        )
+    if len(dtypes) > 1:
+        raise UsageError(
+            f"the gradients of step {step.name!r} have the types {' and '.join(sorted(dtypes))}, "
+            "and DDP puts different types into different buckets",
+            remedy="use one type for all parameters, and profile again",
+        )
+    if waiting:
+        raise UsageError(
+            f"{len(waiting)} gradients of step {step.name!r} were not sent in a bucket",
+            remedy="profile the job again",
+        )
+    backward = [_end(node) for node in step.nodes if node.name.startswith("backward/")]
+    return Gradients(tuple(sizes), tuple(ready), tuple(runs), max(backward, default=max(ready)))
+
+
+def cost(profile: Profile, least: float = LATENCY) -> tuple[Cost, str]:
+    """Return the cost of a transfer, with at least `least` seconds that are the same for any size,
+    and the sentence on the source of the figures.
+
+    Takes the fastest of each size, because most wait for a rank that is late. Raises UsageError
+    where no transfer was seen.
+    """
+    fastest: dict[int, float] = defaultdict(lambda: math.inf)
+    for step in profile.steps:
+        for one in step.collectives:
+            fastest[one.bytes] = min(fastest[one.bytes], one.took.min)
+    if not fastest:
+        raise UsageError(
+            "the profile contains no transfers between ranks",
+            remedy="profile all ranks of the job: dltune profile -- torchrun ... train.py",
+        )
+    sizes = sorted(fastest)
+    latency = least
+    if len(sizes) > 1:
+        line = statistics.linear_regression(sizes, [fastest[size] for size in sizes])
+        latency = max(least, line.intercept)
+    beyond = sum(size * max(0.0, fastest[size] - latency) for size in sizes)
+    paid = Cost(latency, beyond / sum(size**2 for size in sizes))
+    assumed = " (assumed minimum)" * (latency == least > 0)
+    return paid, (
+        f"a transfer takes {latency * 1e6:.0f} us{assumed} plus {paid.per_byte * 1e9:.3g} ns "
+        f"per byte (from the fastest transfer of each of {counted(len(sizes), 'size')})"
+    )
+
+
+def _tensor(node: Node, ops: Sequence[Op]) -> TensorType:
+    """Return the tensor that is sent. Raises UsageError where the profile does not have it."""
+    try:
+        key = graph.parse_key(ops[node.op].key) if node.op is not None else None
+    except ValueError:
+        key = None
+    if key is None or not key.inputs or not key.inputs[0].bytes:
+        raise UsageError(
+            f"the profile does not contain the size of the gradient of {node.name}",
+            remedy="profile the job again",
+        )
+    return key.inputs[0]
+
+
+def _end(node: Node) -> float:
+    return node.end or 0.0
+
 
 # Other buckets must make the predicted step shorter by this part: the cost of each to a rank that
 # computes on the same cores is not in the prediction. Ways that differ by less than the second

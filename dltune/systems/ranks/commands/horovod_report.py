@@ -1,4 +1,7 @@
-"""`dltune horovod-report`."""
+"""`dltune horovod-report`.
+
+Ranks on a terminal while they are watched.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import JobFailed, UsageError
+from dltune.base.formatting import Table, columns
 
 if TYPE_CHECKING:
+    from dltune.systems.ranks.horovod.watch.ranks import RankSeen
     from dltune.systems.ranks.horovod.watch.watch import Watch
     from dltune.systems.ranks.schemas.horovod import Horovod
+
 
 PID_SECONDS = 20.0
 # a tenth of a rank's claim to a core, and still soon enough to read the kernel's records
@@ -73,7 +79,7 @@ def command(
     never stops them. It reports each thread's role, CPU time and wait for a core, then findings
     with suggested fixes.
     """
-    from dltune.cli import interrupts, results
+    from dltune.cli import results, terminal
     from dltune.systems.ranks.horovod.view import view
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
@@ -82,7 +88,7 @@ def command(
             remedy="try: dltune horovod-report -- horovodrun -np 2 python train.py",
         )
     results.require_apart((timeline, *(map(Path, job) if merge else ())), [output])
-    with interrupts.reported(), results.claimed(output, overwrite=overwrite) as kept:
+    with terminal.reported(), results.claimed(output, overwrite=overwrite) as kept:
         code = 0
         if merge:
             document = _merge(job, timeline)
@@ -101,7 +107,7 @@ def command(
 
 
 def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
-    from dltune.systems.ranks.horovod.watch.merge import merged
+    from dltune.systems.ranks.horovod.watch.document import merged
 
     if len(files) < 2 or timeline is not None:
         raise UsageError(
@@ -198,19 +204,20 @@ def _run(
     wait: Callable[[float], object] | None = None,
 ) -> bool:
     """Watch until the end; True if a signal ended the watch."""
-    from dltune.cli import interrupts
-    from dltune.cli.progress import live
-    from dltune.systems.ranks.commands import horovod_live
+    from dltune.cli import terminal
+    from dltune.cli.terminal import live
+
+    pass
 
     os.nice(COURTEOUS)  # ranks that fill the cores go first
     with live(
         f"watching {subject}",
-        lambda: horovod_live.watched(watch),
-        lambda: [horovod_live.running(watch)],
+        lambda: watched(watch),
+        lambda: [running(watch)],
     ) as tell:
         try:
             watch.run(seconds, over, tell, wait)
-        except interrupts.Ended:
+        except terminal.Ended:
             return True
         return False
 
@@ -227,3 +234,51 @@ def _assembled(watch: Watch, command: tuple[str, ...], path: Path | None, partia
     except UsageError as error:
         click.echo(f"dltune: warning: the report has no timeline: {error}", err=True)
     return assemble(watch, command, told, partial)
+
+
+def watched(watch: Watch) -> str:
+    """Return a line about the watch so far."""
+    seen = watch.of_job()
+    found = sum(rank.background is not None for rank in seen)
+    stuck = "".join(
+        f"; rank {rank.identity.rank} hangs: {watch.stuck[rank.pid]}"
+        for rank in seen
+        if rank.pid in watch.stuck
+    )
+    return (
+        f"{watch.ended - watch.began:.0f} s: {len(seen)} rank{'s' * (len(seen) != 1)}, "
+        f"{found} background thread{'s' * (found != 1)} found, {len(watch.looked)} "
+        f"processes{stuck}"
+    )
+
+
+def running(watch: Watch) -> Table:
+    """Return the use of the CPU by each rank's threads so far."""
+    heads = (
+        *("rank", "pid", "CPU", "background thread", "its CPU", "its wait for a core"),
+        *("compute CPU", "input CPU"),
+    )
+    rows = [_row(rank) for rank in watch.of_job()]
+    return Table("", columns(*(f">{head}" for head in heads)), rows)
+
+
+def _row(rank: RankSeen) -> tuple[str, ...]:
+    seconds = max(rank.until - rank.since, 1e-9)
+    roles = {"compute": 0.0, "input": 0.0}
+    cpu = wait = None
+    for (tid, _), thread in rank.threads.items():
+        used = thread.used()
+        if tid == rank.background:
+            cpu, wait = used.cpu / seconds, (used.queued or 0.0) / seconds
+        elif thread.identity and thread.identity.role in roles:
+            roles[thread.identity.role] += used.cpu / seconds
+    return (
+        str(rank.identity.rank),
+        str(rank.pid) if rank.ended_at is None else f"{rank.pid} ended",
+        f"{(rank.cpu[1] - rank.cpu[0]) / seconds:.0%}",
+        str(rank.background or "not found"),
+        "" if cpu is None else f"{cpu:.1%}",
+        "" if wait is None else f"{wait:.1%}",
+        f"{roles['compute']:.0%}",
+        f"{roles['input']:.0%}",
+    )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from dltune.base.formatting import Bar, Cell, Key, Shares, Table, columns, counted, signal_name
-from dltune.findings.finding_text import to_sentence
+from dltune.findings.diagnosis import to_sentence
 from dltune.system import kernel_files
 from dltune.systems.ranks.schemas.horovod import (
     Distribution,

@@ -4,10 +4,13 @@ writes it.
 Times are in seconds, sizes in bytes and rates per second; shares refer to one core. A null value
 could not be observed; `unseen` gives the reason. The ranks of several hosts are merged into one
 document.
+
+Many values in six numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -292,3 +295,16 @@ def _rank_faults(here: str, rank: Rank) -> Iterator[str]:
     used = ("cpu", "user", "system", "voluntary", "involuntary")
     for at, thread in each(f"{here}.threads", rank.threads):
         yield from AMOUNT.of(at, thread, *used)
+
+
+def distribution(values: Sequence[float]) -> Distribution:
+    """Quantiles are values that occurred: the least that this share of all do not exceed."""
+    if not values:
+        return Distribution(0)
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+    mean = math.fsum(ordered) / len(ordered)
+    return Distribution(len(ordered), mean, at(0.5), at(0.95), at(0.99), ordered[-1])

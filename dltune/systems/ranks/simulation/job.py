@@ -2,6 +2,16 @@
 
 All times are seconds, sizes bytes. Each rank has a background thread; ranks that share cores form a
 pool (a node, or a single rank that is bound to separate cores).
+
+How long an allreduce takes once all ranks have come: latency and bandwidth (alpha-beta model).
+
+Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
+2005: a ring sends 2 (P - 1) messages of n / P bytes; a tree's reduction and broadcast each take
+log2 P steps, through which a long message flows in pieces.
+
+A distribution given by some of its quantiles, linear between them.
+
+How Horovod's background threads agree: the original, and the methods of thesis section 6.3.
 """
 
 from __future__ import annotations
@@ -10,9 +20,90 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from dltune.systems.ranks.simulation.network import Network
-from dltune.systems.ranks.simulation.quantiles import Quantiles, constant
+from dltune.stats import quantiles
+
+
+@dataclass(frozen=True)
+class Network:
+    """`latency`: seconds of a message between two ranks. `bandwidth`: bytes per second that a rank
+    can send. `copy`: bytes per second into and out of the fusion buffer (infinite: not counted).
+    `fixed`: seconds that every collective takes besides, such as starting it on a device.
+    """
+
+    latency: float
+    bandwidth: float
+    algorithm: Literal["ring", "tree"] = "ring"
+    copy: float = math.inf
+    fixed: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.latency < 0 or self.fixed < 0 or self.bandwidth <= 0 or self.copy <= 0:
+            raise ValueError("a network has bandwidth, and no negative latency")
+
+    def start(self, ranks: int) -> float:
+        """Seconds of an allreduce without bytes."""
+        steps = 2 * (ranks - 1) if self.algorithm == "ring" else 2 * _levels(ranks)
+        return self.fixed + steps * self.latency
+
+    def per_byte(self, ranks: int) -> float:
+        """Seconds that each byte adds."""
+        if ranks == 1:
+            return 0.0
+        sent = 2 * (ranks - 1) / ranks if self.algorithm == "ring" else 2.0
+        return sent / self.bandwidth
+
+    def few_bytes(self, ranks: int) -> float:
+        """Seconds of an allreduce of a few bytes by recursive doubling, as of caches or sleeps."""
+        return _levels(ranks) * self.latency
+
+
+def _levels(ranks: int) -> int:
+    return (ranks - 1).bit_length()
+
+
+# Shares at which measured values are kept: their tail decides how long the last of many ranks is.
+_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """`points`: (share of the values that are at most this, value), both rising, from share 0 to 1.
+
+    Raises ValueError when they are not.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.points]
+        values = [value for _, value in self.points]
+        if len(self.points) < 2 or shares[0] != 0 or shares[-1] != 1:
+            raise ValueError("quantiles go from share 0 to share 1")
+        if any(a >= b for a, b in itertools.pairwise(shares)):
+            raise ValueError("shares of quantiles rise")
+        if any(a > b for a, b in itertools.pairwise(values)) or not all(map(math.isfinite, values)):
+            raise ValueError("values of quantiles rise and are finite")
+        if values[0] < 0:
+            raise ValueError(f"the least value, {values[0]}, is negative")
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(
+            (b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(self.points)
+        )
+
+
+def constant(value: float) -> Quantiles:
+    return Quantiles(((0.0, value), (1.0, value)))
+
+
+def measured(values: Sequence[float]) -> Quantiles:
+    """The quantiles of measured values, more of them towards the tail. Raises ValueError."""
+    rising = itertools.accumulate(quantiles(values, _SHARES), max)
+    return Quantiles(tuple(zip(_SHARES, rising, strict=True)))
+
 
 # Seconds a byte of putting a tensor together: TensorFlow took 0.1 to 0.23 ns for 4 to 25 MB, on one
 # core of an AVX-512 Xeon.
@@ -188,3 +279,60 @@ def phases(
     if end is not None and end > done:
         found.append(Phase(end - done, threads))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Method:
+    """`agree_every`: GS (section 6.3.1), all ranks take the least sleep, every so many cycles;
+    every cycle was best there.
+    `between_tests`: NBCS (6.3.2), seconds slept between two tests of the caches' allreduce.
+    `reserved`: SCP (6.3.3), cores of a pool that only background threads may use, and they only
+    those. With bins it is the SCP-TOPO of section 6.4.1.
+    `input_cores`: SCP, the same for input pipelines; 0: they share the others with computing.
+    `bins`: tensors that travel together once the last is there; in this order where `synchronized`
+    is false. `synchronized`: false is TOPO as the thesis has it (6.3.4), one wake-up for each bin
+    and no synchronization of caches; bins with it are those of stock Horovod's groups.
+    `rest`: seconds at most that a background thread whose rank has nothing to send goes on sleeping
+    when its cycle is over; a tensor ends that. No method of the thesis.
+    """
+
+    name: str
+    agree_every: int | None = None
+    between_tests: float | None = None
+    reserved: float = 0.0
+    input_cores: float = 0.0
+    bins: tuple[tuple[int, ...], ...] | None = None
+    synchronized: bool = True
+    rest: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        if self.agree_every is not None and self.agree_every < 1:
+            raise ValueError("ranks agree every cycle at most")
+        if self.between_tests is not None and self.between_tests <= 0:
+            raise ValueError("a sleep between tests takes time")
+        if self.reserved < 0 or self.input_cores < 0:
+            raise ValueError("reserved cores are not negative")
+        if self.rest is not None and self.rest <= 0:
+            raise ValueError("a rest takes time")
+        if not self.synchronized and self.bins is None:
+            raise ValueError("without synchronization there are bins")
+
+
+ORIGINAL = Method("original")
+
+
+def fused(job: Job) -> tuple[tuple[int, ...], ...]:
+    """Bins up to the fusion threshold of tensors that become ready together: what TOPO may fuse
+    without making a tensor wait for a later one."""
+    bins: list[list[int]] = []
+    for phase in job.phases:
+        current: list[int] = []
+        size = 0
+        for tensor in phase.tensors:
+            if not current or size + job.tensors[tensor] > job.fusion_threshold:
+                bins.append(current := [])
+                size = 0
+            current.append(tensor)
+            size += job.tensors[tensor]
+    return tuple(map(tuple, bins))

@@ -1,17 +1,91 @@
-"""Simulate the steps of a job under a method (the hot loop is engine.cc)."""
+"""Simulate the steps of a job under a method (the hot loop is engine.cc).
+
+The result of a simulation.
+
+The activity of simulated ranks, for Perfetto and chrome://tracing (Chrome's JSON trace
+format).
+"""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import json
+import math
 from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int32
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from dltune.systems.ranks.simulation import ranks_binding as binding
-from dltune.systems.ranks.simulation.job import Job
-from dltune.systems.ranks.simulation.method import Method
-from dltune.systems.ranks.simulation.outcome import DOINGS, Outcome, Slice
-from dltune.systems.ranks.simulation.quantiles import Quantiles
+from dltune.systems.ranks.simulation.job import Job, Method, Quantiles
+
+# Activities of a rank: its background thread sleeps, oversleeps (should run and does not), waits
+# for the other ranks, transfers; the rank computes, reads its next batch.
+Doing = Literal["sleep", "oversleep", "wait", "transfer", "compute", "input"]
+DOINGS: tuple[Doing, ...] = ("sleep", "oversleep", "wait", "transfer", "compute", "input")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A rank does this from `start` to `end`, in seconds since the simulation began."""
+
+    rank: int
+    doing: Doing
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Figures of the counted steps alone (warm-up left out); means over ranks and steps, in
+    seconds.
+
+    `steps`: from one step's last transfer to the next one's. `compute`: until a rank's last tensor
+    was ready; `slowest`: until that of the last rank was. The rest of a step is the wait for its
+    background threads; `transfer`: of that or under it, collectives under way. `background`: CPU
+    seconds per second of one background thread. `cycles` of a rank, of which in `empty` nothing was
+    transferred; a wake-up for a bin is a cycle. `batches`: collectives of gradients. `oversleep`:
+    mean and worst of a thread that had slept, its number in `sleeps`. `slices`: activities of the
+    drawn ranks.
+    """
+
+    method: str
+    steps: tuple[float, ...]
+    compute: float
+    slowest: float
+    transfer: float
+    background: float
+    cycles: int
+    empty: int
+    batches: int
+    sleeps: int
+    oversleep: float
+    worst_oversleep: float
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Mean step time."""
+        return math.fsum(self.steps) / len(self.steps)
+
+    @property
+    def exposed(self) -> float:
+        """Seconds of a step after the last rank's last tensor was ready."""
+        return self.seconds - self.slowest
+
+    @property
+    def cycle_rate(self) -> float:
+        """Cycles per second of a rank."""
+        return self.cycles / math.fsum(self.steps)
+
+    @property
+    def empty_share(self) -> float:
+        return self.empty / self.cycles if self.cycles else 0.0
+
+    @property
+    def batches_per_step(self) -> float:
+        return self.batches / len(self.steps)
 
 
 def simulate(
@@ -144,3 +218,49 @@ def _integers(values: Sequence[int]) -> ctypes.Array[c_int32]:
 
 def _doubles(values: Sequence[float]) -> ctypes.Array[c_double]:
     return (c_double * len(values))(*values)
+
+
+# a rank is a process; its background thread is one row, what it works for are two more
+_NAMES = {1: "background thread", 2: "computing", 3: "input pipeline"}
+_ROWS: dict[Doing, int] = {
+    **dict.fromkeys(("sleep", "oversleep", "wait", "transfer"), 1),
+    "compute": 2,
+    "input": 3,
+}
+
+
+def trace(simulations: Mapping[str, Sequence[Slice]]) -> bytes:
+    """A row for each rank's background thread, computing and input pipeline, under each title.
+
+    Moments are whole nanoseconds, so that one slice ends where the next begins.
+    """
+    events: list[dict[str, Any]] = []
+    # not a row's number: Perfetto takes the thread with its process's for its main one
+    process = max(_NAMES)
+    for title, slices in simulations.items():
+        processes: dict[int, int] = {}
+        for rank in sorted({piece.rank for piece in slices}):
+            process += 1
+            processes[rank] = process
+            events.append(_named("process_name", process, 0, f"{title}: rank {rank}"))
+            events += [_named("thread_name", process, row, name) for row, name in _NAMES.items()]
+        for piece in slices:
+            start, end = round(piece.start * 1e9), round(piece.end * 1e9)
+            if end > start:
+                events.append(
+                    {
+                        "ph": "X",
+                        "name": piece.doing,
+                        "cat": "simulated",
+                        "pid": processes[piece.rank],
+                        "tid": _ROWS[piece.doing],
+                        "ts": start / 1e3,
+                        "dur": (end - start) / 1e3,
+                    }
+                )
+    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
+    return text.encode()
+
+
+def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}

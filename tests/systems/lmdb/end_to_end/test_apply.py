@@ -14,7 +14,7 @@ from profiled_jobs import Done
 from dltune.plan import plan as plans
 from dltune.schemas import profile as profiles
 from dltune.system import topology
-from dltune.systems.lmdb.reader.planned import AHEAD
+from dltune.systems.lmdb.reader.options import AHEAD
 from dltune.systems.lmdb.section import FilePlan, IoPlan
 
 pytestmark = pytest.mark.tensorflow
@@ -29,7 +29,7 @@ def test_apply_after_the_devices_exist_is_refused(
     code = (
         "import tensorflow as tf; tf.zeros(1); import dltune, pathlib\n"
         "from dltune.base.errors import UsageError\n"
-        "from dltune.systems.lmdb.reader.planned import planned_ahead\n"
+        "from dltune.systems.lmdb.reader.options import planned_ahead\n"
         f"try: dltune.apply({str(write(plan, tmp_path / 'plan.json'))!r})\n"
         "except UsageError as e: print(e)\n"
         "print('ahead', planned_ahead(pathlib.Path('/data.mdb')))\n"

@@ -14,15 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.systems.lmdb.follow import frontier
-from dltune.systems.lmdb.follow.frontier import (
-    DENSE,
-    NEAR,
-    PAGE,
-    PATIENCE,
-    Frontiers,
-    foremost,
-)
+from dltune.systems.lmdb import follow
+from dltune.systems.lmdb.follow import DENSE, NEAR, PAGE, PATIENCE, Frontiers, foremost
 
 
 @given(st.lists(st.booleans(), max_size=300))
@@ -70,7 +63,7 @@ def test_a_mapping_longer_than_its_file_that_is_read_from_the_middle_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As LMDB's are; all of it is looked at in parts, and what is seen once is known."""
-    monkeypatch.setattr(frontier, "PART", 512)
+    monkeypatch.setattr(follow, "PART", 512)
     path = tmp_path / "data"
     path.write_bytes(bytes(40_000 * PAGE))
     status = path.stat()

@@ -8,7 +8,7 @@ import lmdb
 
 from dltune.systems.lmdb.format.datafile import opened
 from dltune.systems.lmdb.format.index import Index
-from dltune.systems.lmdb.format.scan import Entries, scan
+from dltune.systems.lmdb.format.lmdb_binding import Entries, scan
 
 ENGINES = {1: 0, 3: 1}  # data version -> py-lmdb's lib_version
 Contents = dict[bytes | None, list[tuple[bytes, bytes]]]

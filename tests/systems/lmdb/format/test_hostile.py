@@ -15,7 +15,7 @@ from writer import Writer
 
 from dltune.base.errors import UsageError
 from dltune.systems.lmdb.format.index import Index
-from dltune.systems.lmdb.format.verify import verify
+from dltune.systems.lmdb.format.lmdb_binding import verify
 
 # the bounded part of the normal suite; the documentation tells how to run 100,000
 CASES = int(os.environ.get("DLTUNE_FUZZ_CASES", "3000"))

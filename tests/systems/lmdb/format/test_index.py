@@ -18,7 +18,7 @@ from writer import Writer
 
 from dltune.base.errors import UsageError
 from dltune.systems.lmdb.format.index import Index
-from dltune.systems.lmdb.format.verify import verify
+from dltune.systems.lmdb.format.lmdb_binding import verify
 
 PAGE = 4096
 # around every limit: empty, a node that just fits into half a page, one page, two, many

@@ -11,8 +11,7 @@ import pytest
 from made import environment, records
 
 from dltune.systems.lmdb.format import index as index_module
-from dltune.systems.lmdb.format.index import Index
-from dltune.systems.lmdb.format.index_file import beside
+from dltune.systems.lmdb.format.index import Index, beside
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from dltune.base.errors import UsageError
 from dltune.systems.lmdb.format.index import Index
-from dltune.systems.lmdb.format.verify import verify
+from dltune.systems.lmdb.format.lmdb_binding import verify
 
 RECORDS = 300
 # every commit rewrites every record with its own number, in sizes that come and go

@@ -19,8 +19,8 @@ from making import made
 from dltune.base.errors import UsageError
 from dltune.systems.lmdb import Options, Reader
 from dltune.systems.lmdb.reader import node
-from dltune.systems.lmdb.reader.filling import Filling
-from dltune.systems.lmdb.reader.tokens import Tokens
+from dltune.systems.lmdb.reader.node import Filling
+from dltune.systems.lmdb.reader.options import Tokens
 
 # prints what it read as JSON lines; waits for a line before each iteration when told to
 RANK = """
@@ -248,7 +248,7 @@ def test_jobs_are_told_apart(path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from dltune.systems.lmdb.reader.tokens import Tokens
+from dltune.systems.lmdb.reader.options import Tokens
 with Tokens(Path(sys.argv[1]), 1, 0).held():
     print("held", flush=True)
     sys.stdin.readline()
@@ -293,7 +293,7 @@ def test_groups_of_readers_share_a_token(tmp_path: Path) -> None:
         import fcntl
 
         assert zero._byte == two._byte != one._byte
-        from dltune.systems.lmdb.reader.tokens import _FLOCK
+        from dltune.systems.lmdb.reader.options import _FLOCK
 
         with pytest.raises(BlockingIOError):
             fcntl.fcntl(

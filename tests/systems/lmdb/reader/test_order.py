@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.systems.lmdb.reader.order import Sequential, Share, Shuffled
+from dltune.systems.lmdb.reader.options import Sequential, Share, Shuffled
 
 sizes = st.integers(1, 9)
 

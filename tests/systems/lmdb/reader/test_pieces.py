@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.systems.lmdb.reader.options import PAGE
-from dltune.systems.lmdb.reader.pieces import layout
+from dltune.systems.lmdb.reader.options import PAGE, layout
 
 FILE = np.random.default_rng(0).integers(0, 256, 40 * PAGE + 123, dtype=np.uint8).tobytes()
 records = st.lists(

@@ -19,8 +19,7 @@ from making import made
 
 from dltune.base.errors import UsageError
 from dltune.systems.lmdb import Options, ReadAhead, Reader, Records
-from dltune.systems.lmdb.reader.options import PAGE
-from dltune.systems.lmdb.reader.order import Shuffled
+from dltune.systems.lmdb.reader.options import PAGE, Shuffled
 
 # around the limits of inline records and of one, two and more overflow pages
 SIZES = [0, 1, 100, 2030, 2040, 3000, 4080, 4081, 8176, 8177, 20_000, 70_000]
@@ -125,7 +124,7 @@ def test_hints_follow_an_endless_sampler(stored: tuple[Path, Contents]) -> None:
 
 
 def test_hints_bring_records_into_the_page_cache(tmp_path: Path) -> None:
-    from dltune.watch.files.cached import cached
+    from dltune.watch.files.storage import cached
 
     made(tmp_path / "db", [200_000] * 20)
     with open(tmp_path / "db/data.mdb", "rb") as file:

@@ -16,8 +16,8 @@ import pytest
 from profiled_jobs import JOBS, JOBS_THAT_WORK
 
 from dltune.schemas import profile as documents
-from dltune.systems.memory.model.executor import executed
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.allocator import executed
+from dltune.systems.memory.model.profiled_step import measured
 
 pytestmark = pytest.mark.tensorflow
 

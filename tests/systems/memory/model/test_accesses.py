@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from small_steps import graphs
 
 from dltune.simulate.step_graph import Kind
-from dltune.systems.memory.model.accesses import accesses
-from dltune.systems.memory.model.schedule import Step
+from dltune.systems.memory.model.schedule import Step, accesses
 
 
 @given(graphs(), st.data())

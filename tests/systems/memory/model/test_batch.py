@@ -8,8 +8,7 @@ import synthetic
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Op, Tensor
-from dltune.systems.memory.model.batch import batched
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.profiled_step import batched, measured
 
 HERE = synthetic.machine(2)
 

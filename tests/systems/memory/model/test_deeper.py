@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dltune.schemas.profile import Op, Step
 from dltune.simulate.step_graph import peak
-from dltune.systems.memory.model.deeper import Deeper
-from dltune.systems.memory.model.measured import measured
-from dltune.systems.memory.model.repeats import find
+from dltune.systems.memory.deepest import Deeper
+from dltune.systems.memory.model.profiled_step import measured
+from dltune.systems.memory.model.repeated_blocks import find_repeats
 from dltune.systems.memory.model.schedule import Step as Run
 from dltune.systems.memory.model.schedule import lives
 
@@ -33,7 +33,7 @@ def needed(step: Step) -> int:
 def test_further_blocks_are_as_if_the_network_had_them(blocks, copies, ops, skip, swapped):
     profile = Network(blocks, ops, skip, swapped).profile
     (step,) = profile.steps
-    repeat = find(step, profile.ops)
+    repeat = find_repeats(step, profile.ops)
     assert repeat is not None
     deeper = Deeper(step, repeat)
     found = deeper.of(copies)
@@ -51,7 +51,7 @@ def test_further_blocks_are_as_if_the_network_had_them(blocks, copies, ops, skip
 
 def test_blocks_that_grow_are_not_repeated():
     profile = Network(4, 3, True, None, grows=8).profile
-    assert find(profile.steps[0], profile.ops) is None
+    assert find_repeats(profile.steps[0], profile.ops) is None
 
 
 def test_towers_side_by_side_are_not_repeated():
@@ -66,4 +66,4 @@ def test_towers_side_by_side_are_not_repeated():
     ]
     kinds = ("IteratorGetNext", "Conv", "Relu", "Concat")
     ops = [Op(kind, kind, (), 1, 0, 1.0, ()) for kind in kinds]
-    assert find(synthetic.profile(HERE, ops, {"train": nodes}).steps[0], ops) is None
+    assert find_repeats(synthetic.profile(HERE, ops, {"train": nodes}).steps[0], ops) is None

@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from dltune.schemas.pytorch_step import Call, Calls, Storage
 from dltune.simulate.step_graph import peak
-from dltune.systems.memory.model.eager import (
-    Recomputed,
-    eager,
-    groups,
-    recomputed,
-)
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, select
+from dltune.systems.memory.pytorch import Recomputed, eager, groups, recomputed
 
 
 @st.composite

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from small_steps import graph, least_seconds
 
 from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors, peak
-from dltune.systems.memory.model import moments
-from dltune.systems.memory.model.exact import exact
+from dltune.systems.memory.model import optimum
 from dltune.systems.memory.model.schedule import Step, lives
-from dltune.systems.memory.model.selection import BudgetTooSmall, select
+from dltune.systems.memory.model.selection import BudgetTooSmall, exact, select
 
 LIMIT = 60.0  # seconds, of which small steps take a fraction where a machine is not busy
 
@@ -74,14 +73,14 @@ def test_moments_bound_it_one_as_all(drawn):
     arguments = (made, range(len(made)), seconds, [len(made)] * len(made), budget)
     wanted = least_seconds(made, seconds, budget)
     most = math.inf if wanted is None else wanted + 1e-6
-    assert moments.least(*arguments, limit=LIMIT) <= most
-    assert moments.Relaxation(*arguments).solve(range(len(made)), LIMIT).bound <= most
+    assert optimum.least(*arguments, limit=LIMIT) <= most
+    assert optimum.Relaxation(*arguments).solve(range(len(made)), LIMIT).bound <= most
 
 
 def test_a_budget_below_what_one_node_needs_cannot_be_met_by_anyone():
     made = graph([[], [0], [0, 1]], [4, 4, 1])
     arguments = (made, range(3), [1.0] * 3, [3] * 3, 8)
-    assert moments.least(*arguments) == math.inf
+    assert optimum.least(*arguments) == math.inf
     with pytest.raises(BudgetTooSmall) as error:
         exact(*arguments, limit=LIMIT)
     assert error.value.least == 9
@@ -111,7 +110,7 @@ def test_what_must_not_run_again_does_not():
     for again in ([0] * 6, [5] * 6):  # not at all, not before the last
         with pytest.raises(BudgetTooSmall):
             exact(made, range(6), [1.0] * 6, again, 12, limit=LIMIT)
-    assert moments.least(made, range(6), [1.0] * 6, [0] * 6, 12) == math.inf
+    assert optimum.least(made, range(6), [1.0] * 6, [0] * 6, 12) == math.inf
 
 
 def test_values_of_written_variables_count():

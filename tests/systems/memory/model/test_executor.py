@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.simulate.step_graph import Kind, peak
-from dltune.systems.memory.model.executor import Held, executed
-from dltune.systems.memory.model.heap_pool import BLOCK
+from dltune.systems.memory.model.allocator import BLOCK, Held, executed
 from dltune.systems.memory.model.schedule import Step, lives
 
 

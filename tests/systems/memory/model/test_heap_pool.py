@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.systems.memory.model.heap_pool import BLOCK, HeapPool, PoolExhausted
+from dltune.systems.memory.model.allocator import BLOCK, HeapPool, PoolExhausted
 
 BLOCKS = 24
 REQUESTS = st.lists(st.tuples(st.booleans(), st.integers(0, 9 * BLOCK)), max_size=60)

@@ -8,7 +8,7 @@ import synthetic
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Tensor
-from dltune.systems.memory.model.measured import measured
+from dltune.systems.memory.model.profiled_step import measured
 
 
 def began(node, at):

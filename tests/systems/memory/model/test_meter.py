@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.simulate.step_graph import Kind
-from dltune.systems.memory.model.meter import Meter
-from dltune.systems.memory.model.schedule import Step, lives
+from dltune.systems.memory.model.schedule import Meter, Step, lives
 
 
 @st.composite

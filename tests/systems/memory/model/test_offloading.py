@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 
 from dltune.simulate.networks import Device
-from dltune.systems.memory.model.accesses import accesses
-from dltune.systems.memory.model.layer_times import seconds
-from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.offloading import cached, hidden, published
-from dltune.systems.memory.model.overlapped import overlapped
-from dltune.systems.memory.model.recomputation import schedule
-from dltune.systems.memory.model.swaps import held, traffic
-from dltune.systems.memory.model.tiers import GPUS, HOST
-from dltune.systems.memory.networks import cudnn
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.model.layered import layer_seconds, layer_step, schedule_recomputation
+from dltune.systems.memory.model.schedule import accesses
+from dltune.systems.memory.offload import (
+    GPUS,
+    HOST,
+    cached,
+    held,
+    hidden,
+    overlapped,
+    published,
+    traffic,
+)
 
 MB = 1 << 20
 ALEXNET = layer_step(cudnn.alexnet(), 200)
@@ -22,9 +26,9 @@ DEVICE = Device(flops=4.29e12, bandwidth=288e9, share=0.5)
 
 
 def found(step, strategy):
-    steps = schedule(step, strategy, offload=True)
+    steps = schedule_recomputation(step, strategy, offload=True)
     uses = accesses(step.graph, steps)
-    times = seconds(step, DEVICE)[[one.node for one in steps]].tolist()
+    times = layer_seconds(step, DEVICE)[[one.node for one in steps]].tolist()
     return uses, times, published(step, steps, uses)
 
 
@@ -79,7 +83,7 @@ def test_nothing_moves_where_everything_fits():
 
 
 def test_a_part_takes_as_long_as_its_operations_or_its_bytes():
-    times = dict(zip(ALEXNET.graph.names, seconds(ALEXNET, DEVICE).tolist(), strict=True))
+    times = dict(zip(ALEXNET.graph.names, layer_seconds(ALEXNET, DEVICE).tolist(), strict=True))
     conv2 = 2 * 5 * 5 * 96 * 256 * 27 * 27 * 200
     assert times["CONV2"] == pytest.approx(conv2 / (0.5 * DEVICE.flops))
     assert times["CONV2 backward"] == pytest.approx(2 * times["CONV2"])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from small_steps import graph
 
 from dltune.simulate.step_graph import Kind, StepGraph, peak
-from dltune.systems.memory.model.ordering import lean
-from dltune.systems.memory.model.schedule import NOTHING, Step, lives
+from dltune.systems.memory.model.schedule import NOTHING, Step, lean, lives
 
 
 def needed(made: StepGraph, order, written=NOTHING) -> int:

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from tiered import replayed, used
 
 from dltune.schemas.machine import Tier
-from dltune.systems.memory.model.offloading import cached, hidden
-from dltune.systems.memory.model.overlapped import overlapped
-from dltune.systems.memory.model.swaps import Swap
-from dltune.systems.memory.model.tiers import Tiers
+from dltune.systems.memory.offload import Swap, Tiers, cached, hidden, overlapped
 
 
 def tiers(bandwidth: float, latency: float = 0.0) -> Tiers:

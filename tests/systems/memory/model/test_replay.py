@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.simulate.step_graph import Lives, peak
-from dltune.systems.memory.model.heap_pool import BLOCK
-from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.recomputation import schedule
-from dltune.systems.memory.model.replay import replayed
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.model.allocator import BLOCK, replayed
+from dltune.systems.memory.model.layered import layer_step, schedule_recomputation
 from dltune.systems.memory.model.schedule import lives
-from dltune.systems.memory.networks import cudnn
 
 
 def of(rows: list[tuple[int, int, int]]) -> Lives:
@@ -58,6 +56,6 @@ def test_what_lies_between_is_wasted():
 
 def test_alexnet_takes_hardly_more_than_its_peak():
     step = layer_step(cudnn.alexnet(), 200)
-    made = replayed(lives(step.graph, schedule(step, "keep", offload=False)))
+    made = replayed(lives(step.graph, schedule_recomputation(step, "keep", offload=False)))
     assert made.allocations == 35
     assert 0 <= made.waste < 0.1

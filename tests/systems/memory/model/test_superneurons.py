@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from dltune.simulate.step_graph import peak
-from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.recomputation import schedule
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.model.layered import layer_step, schedule_recomputation
 from dltune.systems.memory.model.schedule import levels, lives
-from dltune.systems.memory.networks import cudnn
 
 MB = 1 << 20
 ALEXNET = layer_step(cudnn.alexnet(), 200)
@@ -23,7 +22,7 @@ RESNETS = {
 def seen(step, strategy, *, offload):
     """Peak in MB, the last node where it is, the number of tensors there, and how many forward
     parts run again."""
-    steps = schedule(step, strategy, offload=offload)
+    steps = schedule_recomputation(step, strategy, offload=offload)
     found = lives(step.graph, steps)
     bytes, count = levels(found, len(steps))
     at = int(np.flatnonzero(bytes == bytes.max())[-1])
@@ -89,13 +88,13 @@ def test_where_a_residual_network_peaks_that_keeps_no_branches():
     figure of Table 1 where their results stay once they have been computed again. Where they do
     not, the largest layer decides: 406.125 MB here, 401 in the table."""
     for step in RESNETS.values():
-        steps = schedule(step, "speed", offload=True)
+        steps = schedule_recomputation(step, "speed", offload=True)
         bytes, _ = levels(lives(step.graph, steps), len(steps))
         nodes = [step.graph.names[one.node] for one in steps]
         assert bytes[nodes.index("POOL1 backward")] / MB == 455.125
         assert bytes[nodes.index("POOL1 backward") :].max() / MB == 455.125
         for strategy in ("memory", "cost"):
-            steps = schedule(step, strategy, offload=True)
+            steps = schedule_recomputation(step, strategy, offload=True)
             bytes, _ = levels(lives(step.graph, steps), len(steps))
             nodes = [step.graph.names[one.node] for one in steps]
             assert bytes[nodes.index("POOL1 backward") :].max() / MB == 406.125

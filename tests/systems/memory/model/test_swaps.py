@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 from tiered import used
 
 from dltune.schemas.machine import Tier
-from dltune.systems.memory.model.offloading import cached, hidden
-from dltune.systems.memory.model.swaps import (
+from dltune.systems.memory.offload import (
+    CacheTooSmall,
     FarTiersFull,
+    Tiers,
+    cached,
     held,
+    hidden,
     placed,
     traffic,
 )
-from dltune.systems.memory.model.tensor_cache import CacheTooSmall
-from dltune.systems.memory.model.tiers import Tiers
 
 SLOW = Tier("file", 1 << 20, 2.0, latency=0.1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.systems.memory.model.tensor_cache import CacheTooSmall, TensorCache
+from dltune.systems.memory.offload import CacheTooSmall, TensorCache
 
 CAPACITY = 10
 SIZES = [3, 1, 4, 2, 5, 3]

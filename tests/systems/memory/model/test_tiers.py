@@ -7,15 +7,7 @@ from dltune.base.errors import UsageError
 from dltune.schemas import machine
 from dltune.schemas.machine import Tier
 from dltune.system import topology
-from dltune.systems.memory.model.tiers import (
-    GPUS,
-    HOST,
-    PEER,
-    REMOTE,
-    Tiers,
-    link,
-    with_file,
-)
+from dltune.systems.memory.offload import GPUS, HOST, PEER, REMOTE, Tiers, link, with_file
 
 KNL = topology.builtin_machine("knl-7250")
 

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 from dltune.simulate.networks import Device
-from dltune.systems.memory.model import layer_times
-from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.recomputation import schedule
-from dltune.systems.memory.model.workspaces import provisioned
-from dltune.systems.memory.networks import cudnn
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.model import layered
+from dltune.systems.memory.model.layered import layer_step, provisioned, schedule_recomputation
 
 DEVICE = Device(flops=4.29e12, bandwidth=288e9)
 STEP = layer_step(cudnn.alexnet(), 100)
-STEPS = schedule(STEP, "cost", offload=True)
+STEPS = schedule_recomputation(STEP, "cost", offload=True)
 
 
 def test_without_room_each_layer_takes_its_plain_time():
     found = provisioned(STEP, STEPS, DEVICE, [0] * len(STEPS))
-    plain = layer_times.seconds(STEP, DEVICE)
+    plain = layered.layer_seconds(STEP, DEVICE)
     assert all(work.workspace == 0 for work in found)
     for work, (node, _) in zip(found, STEPS, strict=True):
         if not work.passes:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dltune.simulate.networks import Device, algorithms, fastest
-from dltune.systems.memory.networks import cudnn
-from dltune.systems.memory.networks.cudnn_inception import inception_v4
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.cudnn import inception_v4
 
 NETWORK = cudnn.alexnet()
 LAYERS = {layer.name: layer for layer in NETWORK.layers}

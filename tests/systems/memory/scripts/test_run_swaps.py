@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 
 from dltune.schemas.machine import Tier
-from dltune.systems.memory.model.accesses import accesses
-from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.offloading import cached, hidden, published
-from dltune.systems.memory.model.recomputation import schedule
-from dltune.systems.memory.model.swaps import held
-from dltune.systems.memory.networks import cudnn
+from dltune.systems.memory import cudnn
+from dltune.systems.memory.model.layered import layer_step, schedule_recomputation
+from dltune.systems.memory.model.schedule import accesses
+from dltune.systems.memory.offload import cached, held, hidden, published
 
 sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import run_swaps as script
 
 STEP = layer_step(cudnn.alexnet(), 1)
-STEPS = schedule(STEP, "cost", offload=True)
+STEPS = schedule_recomputation(STEP, "cost", offload=True)
 USES = accesses(STEP.graph, STEPS)
 SECONDS = [1e-5] * len(STEPS)
 WAYS = {

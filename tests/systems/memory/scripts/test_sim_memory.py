@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from dltune.systems.memory.model.layered import layer_step
-from dltune.systems.memory.model.offloading import cached, hidden
-from dltune.systems.memory.model.overlapped import overlapped
-from dltune.systems.memory.model.swaps import held, traffic
-from dltune.systems.memory.model.tiers import HOST
+from dltune.systems.memory.offload import HOST, cached, held, hidden, overlapped, traffic
 
 sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))
 import sim_memory as script

@@ -8,7 +8,7 @@ import jaxes
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.jax.gradients import differences, require_same, suspects
+from dltune.systems.parallelism.enforce import differences, require_same, suspects
 
 pytestmark = [jaxes.needs_jax, pytest.mark.jax]
 Axes = tuple[int | None, ...]

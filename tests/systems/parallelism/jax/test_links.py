@@ -7,7 +7,7 @@ import pytest
 
 from dltune.systems.parallelism.jax import links
 from dltune.systems.parallelism.jax.links import Speeds
-from dltune.systems.parallelism.model.routes import routes
+from dltune.systems.parallelism.model.problem import routes
 from dltune.systems.parallelism.schemas.topology import Kind
 
 KIND = Kind("core", 1.0, 1.0)

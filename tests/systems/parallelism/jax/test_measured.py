@@ -7,10 +7,9 @@ import functools
 import jaxes
 import pytest
 
-from dltune.systems.parallelism.jax.measured import costs
-from dltune.systems.parallelism.model.configurations import mesh, soap
-from dltune.systems.parallelism.model.costs import part
-from dltune.systems.parallelism.networks.operators import lenet
+from dltune.systems.parallelism.model.problem import mesh, part, soap
+from dltune.systems.parallelism.networks import lenet
+from dltune.systems.parallelism.times import costs
 
 pytestmark = [jaxes.needs_jax, pytest.mark.jax]
 

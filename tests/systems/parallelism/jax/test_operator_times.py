@@ -6,8 +6,7 @@ import jaxes
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.jax.operator_times import measured
-from dltune.systems.parallelism.jax.operators import Request
+from dltune.systems.parallelism.jax.operator_times import Request, measured
 
 pytestmark = [jaxes.needs_jax, pytest.mark.jax]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.jax.operators import Request, require_known
-from dltune.systems.parallelism.model.configurations import soap
-from dltune.systems.parallelism.model.local_times import requests
-from dltune.systems.parallelism.networks.operators import NETWORKS
+from dltune.systems.parallelism.inputs import requests
+from dltune.systems.parallelism.jax.operator_times import Request, require_known
+from dltune.systems.parallelism.model.problem import soap
+from dltune.systems.parallelism.networks import NETWORKS
 
 
 @pytest.mark.parametrize("type", ["gru", "conv 3x3/1 selu", "relu conv", "dense ab,bc->ac"])

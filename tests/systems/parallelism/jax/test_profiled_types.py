@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.systems.parallelism.jax.operators import unknown_word
-from dltune.systems.parallelism.jax.profiled_types import plain
-from dltune.systems.parallelism.model.request import Request
+from dltune.systems.parallelism.jax.operator_times import Request, unknown_word
+from dltune.systems.parallelism.times import plain_request
 
 NORM = "Add + AssignVariableOp + Mean + Mul + Reshape + Rsqrt + SquaredDifference + Squeeze + Sub"
 ROWS, PICTURE = (8, 16), (8, 6, 6, 4)
 
 
 def of(type: str, *inputs: tuple[int, ...], output: tuple[int, ...] = ROWS) -> str:
-    found = plain(Request(type, inputs or (ROWS,), output))
+    found = plain_request(Request(type, inputs or (ROWS,), output))
     assert (found.inputs, found.output) == (inputs or (ROWS,), output)
     return found.type
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from parallelism_problems import every, problems, random_problem
 
 from dltune.native import solver
-from dltune.systems.parallelism.model import exact, linear
+from dltune.systems.parallelism.model import bound as exact
+from dltune.systems.parallelism.model import bound as linear
 from dltune.systems.parallelism.model.bound import bound
 from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import Problem
@@ -29,7 +30,7 @@ def test_no_strategy_is_faster(some: Problem) -> None:
 
 def test_no_strategy_is_faster_than_the_programme_says() -> None:
     some = [random_problem(Random(seed)) for seed in range(200)]
-    programmes = [linear.programme(Engine(one)) for one in some]
+    programmes = [linear.linear_programme(Engine(one)) for one in some]
     solved = map(linear.solve, programmes, repeat(5.0))
     values = solver.run(list, solved, limit=100.0)
     for problem, programme, value in zip(some, programmes, values, strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 from dltune.base.errors import UsageError
 from dltune.schemas.pytorch_step import Call, Calls, Layer, Storage
-from dltune.systems.parallelism.model.called import called
+from dltune.systems.parallelism.model.pytorch_operators import called
 from dltune.systems.parallelism.schemas import operators as doc
 from dltune.systems.parallelism.schemas.operators import Operator, Region
 

@@ -8,9 +8,8 @@ import synthetic
 
 from dltune.schemas.profile import Op, OpTime
 from dltune.schemas.pytorch_step import Call, Calls, Layer, Storage
-from dltune.systems.parallelism.model.called import called
-from dltune.systems.parallelism.model.called_times import measured
-from dltune.systems.parallelism.model.profiled import Seconds
+from dltune.systems.parallelism.model.profile_operators import Seconds
+from dltune.systems.parallelism.model.pytorch_operators import called, measured
 
 HERE = synthetic.machine(2)
 X, W1, W2, W3, A, B, C, D, LOSS, G = range(10)  # storages

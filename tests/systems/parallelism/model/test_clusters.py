@@ -8,7 +8,7 @@ import pytest
 
 from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.model.clusters import CLUSTERS, k80, p100
+from dltune.systems.parallelism.inputs import CLUSTERS, k80, p100
 from dltune.systems.parallelism.schemas.topology import check, load
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parallelism_problems import problems, random_problem
 
-from dltune.systems.parallelism.model import dynamic
-from dltune.systems.parallelism.model.dynamic import Sums, least
+from dltune.systems.parallelism.model import search
 from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import Problem
+from dltune.systems.parallelism.model.search import Sums, least
 
 
 @st.composite
@@ -83,8 +83,8 @@ def test_what_does_not_reduce_is_divided_alike_by_block() -> None:
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_of_problems(some: Problem) -> None:
-    summed = dynamic.sums(some)
-    found = dynamic.solve(some)
+    summed = search.sums(some)
+    found = search.solve(some)
     kept = zip(summed.kept, found.strategy, strict=True)
     assert found.cost == summed.cost([some_of.index(at) for some_of, at in kept])
     assert found.cost >= every(summed)
@@ -96,6 +96,6 @@ def test_on_one_device_the_sum_is_the_step() -> None:
     for seed in range(200):
         some = random_problem(Random(seed))
         if some.devices == 1:
-            found = dynamic.solve(some)
+            found = search.solve(some)
             updated = Engine(some).simulate(found.strategy) - found.cost
             assert 0 <= updated <= len(some.graph.operators) * len(some.graph.weights)

@@ -7,12 +7,7 @@ from parallelism_cases import random_case
 from parallelism_native import by_name, engine, gathered
 from parallelism_oracle import makespan, simulated, tasks, transferred
 
-from dltune.systems.parallelism.model.engine import (
-    METHODS,
-    MOVES,
-    Chain,
-    Moves,
-)
+from dltune.systems.parallelism.model.engine import METHODS, MOVES, Chain, Moves
 
 CASES, PROVED = 400, 10_000
 

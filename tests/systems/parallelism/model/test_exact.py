@@ -6,19 +6,12 @@ import pytest
 from hypothesis import given, settings
 from parallelism_problems import every, problems
 
-from dltune.systems.parallelism.model import baselines, dynamic
-from dltune.systems.parallelism.model.clusters import p100
-from dltune.systems.parallelism.model.configurations import soap
-from dltune.systems.parallelism.model.costs import roofline
+from dltune.systems.parallelism.inputs import p100
+from dltune.systems.parallelism.model import search
+from dltune.systems.parallelism.model.bound import COMBINED, NODES, fits, optimum
 from dltune.systems.parallelism.model.engine import Engine
-from dltune.systems.parallelism.model.exact import (
-    COMBINED,
-    NODES,
-    fits,
-    optimum,
-)
-from dltune.systems.parallelism.model.problem import Problem, problem
-from dltune.systems.parallelism.networks.operators import lenet, rnnlm
+from dltune.systems.parallelism.model.problem import Problem, problem, roofline, soap
+from dltune.systems.parallelism.networks import lenet, rnnlm
 
 
 @settings(max_examples=80, deadline=None)
@@ -56,8 +49,8 @@ def test_the_papers_small_cases(network) -> None:
     """Its section 8.4: on four devices; the paper took 0.8 and 18 hours."""
     given = problem(network, p100(4), soap, roofline)
     assert fits(given)
-    from_sum = optimum(given, dynamic.strategy(given), 60.0)
-    from_samples = optimum(given, baselines.data_parallel(given), 60.0)
+    from_sum = optimum(given, search.strategy(given), 60.0)
+    from_samples = optimum(given, search.data_parallel(given), 60.0)
     assert from_sum.proven
     assert from_samples.proven
     assert from_sum.time == from_samples.time
@@ -66,7 +59,7 @@ def test_the_papers_small_cases(network) -> None:
 
 def test_a_search_that_is_ended_tells_what_is_open_still() -> None:
     given = problem(rnnlm(steps=2), p100(4), soap, roofline)
-    start = baselines.data_parallel(given)
+    start = search.data_parallel(given)
     best = optimum(given, start, 60.0).time
     at_once = optimum(given, start, 0.0)
     assert not at_once.proven

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dltune
-from dltune.systems.parallelism.expressed import expressed
+from dltune.systems.parallelism.emit import expressed
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 
 INJECT = Path(dltune.__file__).parent / "systems" / "parallelism" / "inject"

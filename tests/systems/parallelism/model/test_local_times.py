@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import divided
 
-from dltune.systems.parallelism.model.configurations import soap
-from dltune.systems.parallelism.model.costs import part
-from dltune.systems.parallelism.model.local_times import measured, requests
-from dltune.systems.parallelism.model.problem import problem
-from dltune.systems.parallelism.model.request import Request
-from dltune.systems.parallelism.networks.operators import lenet
-from dltune.systems.parallelism.schemas.operator_times import (
-    SCHEMA,
+from dltune.systems.parallelism.inputs import measured_costs, requests
+from dltune.systems.parallelism.jax.operator_times import Request
+from dltune.systems.parallelism.model.problem import part, problem, soap
+from dltune.systems.parallelism.networks import lenet
+from dltune.systems.parallelism.schemas.operators import (
+    TIMES_SCHEMA,
     OperatorTimes,
     PartTime,
-    check,
+    check_times,
 )
 
 
@@ -24,8 +22,8 @@ def times(*wanted: Request) -> OperatorTimes:
         PartTime(one.type, one.inputs, one.output, n * 1e-3, n * 2e-3, one.data)
         for n, one in enumerate(wanted, 1)
     )
-    found = OperatorTimes(SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
-    assert check(found) == []
+    found = OperatorTimes(TIMES_SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
+    assert check_times(found) == []
     return found
 
 
@@ -33,7 +31,7 @@ def test_each_part_has_its_own_time() -> None:
     graph, cluster = lenet(8), divided.cluster()
     wanted = requests(graph, 4, soap)
     assert len(wanted) == len(set(wanted))
-    costs = measured(graph, times(*wanted))
+    costs = measured_costs(graph, times(*wanted))
     posed = problem(graph, cluster, soap, costs, costs.update)
     seen = set()
     for operator, catalog, forward, backward in zip(

@@ -24,7 +24,7 @@ from parallelism_oracle import (
     weight_sets,
 )
 
-from dltune.systems.parallelism.model.configurations import REPLICA, Configuration
+from dltune.systems.parallelism.model.problem import REPLICA, Configuration
 from dltune.systems.parallelism.schemas import operators
 from dltune.systems.parallelism.schemas.operators import (
     Dimension,

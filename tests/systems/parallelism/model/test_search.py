@@ -10,15 +10,19 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.model import baselines, exact
-from dltune.systems.parallelism.model.clusters import p100
-from dltune.systems.parallelism.model.configurations import mesh, soap
-from dltune.systems.parallelism.model.costs import roofline
-from dltune.systems.parallelism.model.engine import Chain, Engine
-from dltune.systems.parallelism.model.problem import Problem, problem
-from dltune.systems.parallelism.model.search import Found, search
-from dltune.systems.parallelism.model.workers import workers
-from dltune.systems.parallelism.networks.operators import NETWORKS
+from dltune.systems.parallelism.inputs import p100
+from dltune.systems.parallelism.model import bound
+from dltune.systems.parallelism.model.engine import Chain, Engine, workers
+from dltune.systems.parallelism.model.problem import Problem, mesh, problem, roofline, soap
+from dltune.systems.parallelism.model.search import (
+    Found,
+    data_parallel,
+    expert,
+    random_strategy,
+    search,
+    single,
+)
+from dltune.systems.parallelism.networks import NETWORKS
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,7 @@ def lenet() -> Problem:
 
 
 def searched(problem: Problem, processes: int = 1, scheduler: str | None = None) -> Found:
-    starts = {"data parallel": baselines.data_parallel(problem), "one": baselines.single(problem)}
+    starts = {"data parallel": data_parallel(problem), "one": single(problem)}
     with workers(Engine(problem), processes, scheduler) as those:
         return search(problem, starts, those, seed=7, proposals=3_000)
 
@@ -81,13 +85,13 @@ def test_the_same_on_a_cluster(lenet: Problem, alone: Found, scheduler: str) -> 
 
 def test_a_scheduler_that_does_not_answer(lenet: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("dltune.systems.parallelism.model.workers.PATIENCE", 0.5)
+    monkeypatch.setattr("dltune.systems.parallelism.model.engine.PATIENCE", 0.5)
     with pytest.raises(UsageError, match=r"tcp://127\.0\.0\.1:9 does not answer"):
         searched(lenet, scheduler="tcp://127.0.0.1:9")
 
 
 def test_seconds_are_kept(lenet: Problem) -> None:
-    starts = {"data parallel": baselines.data_parallel(lenet)}
+    starts = {"data parallel": data_parallel(lenet)}
     with workers(Engine(lenet), 1, None) as those:
         found = search(lenet, starts, those, seed=1, seconds=0.5)
     assert found.time < found.starts["data parallel"][1]
@@ -101,7 +105,7 @@ def test_what_people_do() -> None:
         for operator, catalog, at in zip(
             recurrent.graph.operators,
             recurrent.catalogs,
-            baselines.expert(recurrent),
+            expert(recurrent),
             strict=True,
         )
     }
@@ -110,7 +114,7 @@ def test_what_people_do() -> None:
     layers = [devices for name, devices in by_layer.items() if name]
     assert all(a.isdisjoint(b) for a, b in itertools.pairwise(layers))
     convolutions = problem(NETWORKS["AlexNet"](), p100(4), soap, roofline)
-    chosen = baselines.expert(convolutions)
+    chosen = expert(convolutions)
     of = [catalog[at] for catalog, at in zip(convolutions.catalogs, chosen, strict=True)]
     assert of[1].degrees[0] == 4
     assert of[-1].degrees[:2] == (1, 4)
@@ -120,7 +124,7 @@ def test_on_a_mesh_nothing_is_on_fewer_devices() -> None:
     meshed = problem(
         NETWORKS["LeNet"](), p100(4), lambda operator, _: mesh(operator, (2, 2)), roofline
     )
-    for strategy in (baselines.data_parallel(meshed), baselines.single(meshed)):
+    for strategy in (data_parallel(meshed), single(meshed)):
         assert all(
             sorted(catalog[at].devices(4)) == [0, 1, 2, 3]
             for catalog, at in zip(meshed.catalogs, strategy, strict=True)
@@ -135,15 +139,15 @@ def test_every_start_reaches_the_proven_optimum(name: str, seeds: range) -> None
     """Section 8.4's cases, on four devices."""
     graph = NETWORKS["RNNLM"](steps=2) if name == "RNNLM" else NETWORKS[name]()
     posed = problem(graph, p100(4), soap, roofline)
-    proven = exact.optimum(posed, baselines.data_parallel(posed), 60.0)
+    proven = bound.optimum(posed, data_parallel(posed), 60.0)
     assert proven.proven
     engine = Engine(posed)
     for seed in seeds:
         starts = (
-            baselines.data_parallel(posed),
-            baselines.single(posed),
-            baselines.expert(posed),
-            baselines.random(posed, seed),
+            data_parallel(posed),
+            single(posed),
+            expert(posed),
+            random_strategy(posed, seed),
         )
         for start in starts:
             walk = engine.walk(start, Chain(seed, temperature=0.02, proposals=20_000))
@@ -157,7 +161,7 @@ def test_no_neighbour_is_shorter(name: str, devices: int) -> None:
     """Section 8.4: the six networks, all neighbours of the strategy."""
     hosts = -(-devices // 4)
     posed = problem(NETWORKS[name](), p100(devices), functools.partial(soap, hosts=hosts), roofline)
-    starts = {"data parallel": baselines.data_parallel(posed)}
+    starts = {"data parallel": data_parallel(posed)}
     with workers(Engine(posed), 1, None) as those:
         found = search(posed, starts, those, seed=1, proposals=300_000)
     assert found.settled

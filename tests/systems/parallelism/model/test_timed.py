@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.systems.parallelism.model.costs import part, roofline
-from dltune.systems.parallelism.model.profiled import Measured, Seconds
-from dltune.systems.parallelism.model.timed import Timed
+from dltune.systems.parallelism.inputs import Timed
+from dltune.systems.parallelism.model.problem import part, roofline
+from dltune.systems.parallelism.model.profile_operators import Measured, Seconds
 from dltune.systems.parallelism.schemas.topology import Device, Kind, Topology
 
 GRAPH = divided.network()

@@ -11,7 +11,7 @@ from regions import read
 
 from dltune.simulate import architectures
 from dltune.simulate.architectures import Building, Padding
-from dltune.systems.parallelism.networks.folded import operators, window
+from dltune.systems.parallelism.networks import operators, window
 from dltune.systems.parallelism.schemas.operators import Operators, check
 
 

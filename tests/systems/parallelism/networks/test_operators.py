@@ -10,12 +10,7 @@ import pytest
 from regions import read
 
 from dltune.base import documents
-from dltune.systems.parallelism.networks.operators import (
-    NETWORKS,
-    nmt,
-    rnnlm,
-    rnntc,
-)
+from dltune.systems.parallelism.networks import NETWORKS, nmt, rnnlm, rnntc
 from dltune.systems.parallelism.schemas.operators import check, load
 
 GRAPHS = {name: build() for name, build in NETWORKS.items()}

@@ -9,20 +9,20 @@ import msgspec
 import pytest
 
 from dltune.base import documents
-from dltune.systems.parallelism.schemas import operator_times
-from dltune.systems.parallelism.schemas.operator_times import OperatorTimes, PartTime, check
+from dltune.systems.parallelism.schemas import operators
+from dltune.systems.parallelism.schemas.operators import OperatorTimes, PartTime, check_times
 
 EXAMPLE = Path(__file__).parents[4] / "scripts" / "docs" / "examples" / "operator-times.json"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
     found = documents.decode(
-        EXAMPLE.read_bytes(), OperatorTimes, operator_times.SCHEMA, check, "docs"
+        EXAMPLE.read_bytes(), OperatorTimes, operators.TIMES_SCHEMA, check_times, "docs"
     )
     assert [one.output for one in found.parts] == [(32, 100), (64, 50)]
     path = tmp_path / "times.json"
     path.write_bytes(msgspec.json.encode(divided.times()))
-    assert operator_times.load(path) == divided.times()
+    assert operators.load_times(path) == divided.times()
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
     ],
 )
 def test_times_that_cannot_be(wrong: dict[str, object], fault: str) -> None:
-    (told,) = check(msgspec.structs.replace(divided.times(), **wrong))
+    (told,) = check_times(msgspec.structs.replace(divided.times(), **wrong))
     assert fault in told

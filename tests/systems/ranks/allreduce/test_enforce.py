@@ -17,7 +17,6 @@ from dltune.plan import plan as plans
 from dltune.plan.enforcement import Run
 from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.enforce import EnforcedAllreduce
-from dltune.systems.ranks.allreduce.rank_outcome import Heard, RankOutcome, outcome
 from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,
     Bin,
@@ -26,9 +25,8 @@ from dltune.systems.ranks.allreduce.section import (
     RankCores,
     Sleeps,
 )
-from dltune.systems.ranks.allreduce.show import intent
-from dltune.systems.ranks.horovod.preload.counts import Counts
-from dltune.systems.ranks.horovod.preload.interposer import REST
+from dltune.systems.ranks.allreduce.show import Heard, RankOutcome, intent, outcome
+from dltune.systems.ranks.horovod.preload.interposer import REST, Counts
 
 MACHINE = synthetic.machine(4)
 CORES = (RankCores((0,), (0,), (1,), (0, 1)), RankCores((2,), (2,), (3,), (2, 3)))

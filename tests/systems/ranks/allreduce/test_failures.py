@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from signal import SIGKILL, SIGTERM
 
-from dltune.systems.ranks.allreduce.failures import RankExit, in_words
+from dltune.systems.ranks.allreduce.enforce import RankExit, in_words
 
 SHUT_DOWN = "UnknownError: Horovod has been shut down. This was caused by an exception on one rank"
 

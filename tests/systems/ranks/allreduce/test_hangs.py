@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from dltune.system.proc.stat import threads
-from dltune.systems.ranks.allreduce.hangs import Rank
+from dltune.systems.ranks.horovod.watch.hang import Rank
 
 THREADS = """
 import threading

@@ -11,22 +11,19 @@ import synthetic_ranks
 
 from dltune.base.errors import UsageError
 from dltune.schemas.plan import Uniform
-from dltune.systems.ranks.allreduce import knobs
-from dltune.systems.ranks.allreduce.calls import calls
-from dltune.systems.ranks.allreduce.decide import METHODS, Search, applicable
-from dltune.systems.ranks.allreduce.model import Model
-from dltune.systems.ranks.allreduce.observed import (
+from dltune.systems.ranks.allreduce import decide
+from dltune.systems.ranks.allreduce.decide import GLOO, METHODS, Search, applicable
+from dltune.systems.ranks.allreduce.measurements import (
     DEFAULTS,
     NETWORKS,
     YIELDING,
+    calls,
     observed,
     unobserved,
 )
+from dltune.systems.ranks.allreduce.model import Model
 from dltune.systems.ranks.allreduce.section import Controller, Knobs, faults
-from dltune.systems.ranks.allreduce.waiting import GLOO
-from dltune.systems.ranks.simulation.job import MPI
-from dltune.systems.ranks.simulation.method import ORIGINAL
-from dltune.systems.ranks.simulation.network import Network
+from dltune.systems.ranks.simulation.job import MPI, ORIGINAL, Network
 
 MACHINE = synthetic.machine(2)
 
@@ -232,16 +229,16 @@ def test_ranks_that_talk_in_two_ways_are_refused() -> None:
 
 def test_knobs_change_only_for_a_gain() -> None:
     setting = model().original
-    same, _ = knobs.tuned(setting, 6, None, lambda _: 0.05)
+    same, _ = decide.tuned(setting, 6, None, lambda _: 0.05)
     assert same == DEFAULTS
-    slow, reasons = knobs.tuned(setting, 6, None, lambda s: 0.05 + s.knobs.cycle_time)
-    assert slow.cycle_time == min(knobs.CYCLES)
+    slow, reasons = decide.tuned(setting, 6, None, lambda s: 0.05 + s.knobs.cycle_time)
+    assert slow.cycle_time == min(decide.CYCLES)
     assert "0.5 ms: 50.5" in reasons[0]
 
 
 def test_the_cache_holds_all_tensors_and_the_threshold_the_largest_bin() -> None:
     setting = model().original
     small = dataclasses.replace(setting, knobs=Knobs(1e-3, 1 << 20, 100))
-    found, _ = knobs.tuned(small, 700, (1 << 20) + 1, lambda _: 0.05)
+    found, _ = decide.tuned(small, 700, (1 << 20) + 1, lambda _: 0.05)
     assert found.cache_capacity >= 1400
     assert found.fusion_threshold == 2 << 20

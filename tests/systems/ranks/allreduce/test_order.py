@@ -10,15 +10,9 @@ import synthetic_ranks
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
 from dltune.simulate.overlap import Cost
-from dltune.systems.ranks.allreduce.calls import SINGLE, calls
+from dltune.systems.ranks.allreduce.measurements import SINGLE, calls, unobserved
 from dltune.systems.ranks.allreduce.model import Model
-from dltune.systems.ranks.allreduce.observed import unobserved
-from dltune.systems.ranks.allreduce.order import (
-    Bins,
-    Ordered,
-    ordered,
-    traversed,
-)
+from dltune.systems.ranks.allreduce.order import Bins, Ordered, ordered, traversed
 from dltune.systems.ranks.allreduce.section import AllreducePlan, faults
 
 COST = Cost(1e-3, 1e-9)

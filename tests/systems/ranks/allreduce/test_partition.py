@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Uniform
-from dltune.systems.ranks.allreduce.calls import calls
-from dltune.systems.ranks.allreduce.model import Model
-from dltune.systems.ranks.allreduce.observed import observed
-from dltune.systems.ranks.allreduce.partition import (
-    Partition,
+from dltune.systems.ranks.allreduce.measurements import calls, observed
+from dltune.systems.ranks.allreduce.model import (
+    CorePartition,
+    Model,
     Split,
+    core_partition,
     divide,
-    partition,
     shares,
 )
 from dltune.systems.ranks.allreduce.section import Controller, RankCores
@@ -34,7 +33,7 @@ def planned(
     controller: Controller = "mpi",
     cpu: dict[Role, float] | None = None,
     threads: Uniform | None = None,
-) -> Partition:
+) -> CorePartition:
     ranks = [
         synthetic_ranks.rank(k, size=nodes * local, local=local, controller=controller, cpu=cpu)
         for k in range(nodes * local)
@@ -42,7 +41,7 @@ def planned(
     profile = synthetic_ranks.profile(machine, seconds=4e-3)
     seen = observed(synthetic_ranks.report(machine, ranks))
     model = Model(profile, calls(profile), seen)
-    return partition(model, machine, threads, model.original)
+    return core_partition(model, machine, threads, model.original)
 
 
 def cores(rank: RankCores) -> set[int]:

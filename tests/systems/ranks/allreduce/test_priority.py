@@ -13,10 +13,9 @@ from parameter_workers import Worker, printed_properties, printed_tac, workers
 from transfers import Dag, dags, finishes
 
 from dltune.simulate.overlap import Cost, Partition
-from dltune.systems.ranks.allreduce.calls import Call, Gradient
-from dltune.systems.ranks.allreduce.priority import tac, waits, ways
+from dltune.systems.ranks.allreduce.measurements import Call, Gradient
+from dltune.systems.ranks.allreduce.order import Topology, tac, tac_bins, traverse, waits
 from dltune.systems.ranks.allreduce.section import Bin
-from dltune.systems.ranks.allreduce.topology import Topology, traverse
 
 MEGABYTES = Cost(0.0, 1e-9)  # a millisecond each
 
@@ -98,7 +97,7 @@ def test_no_plan_hangs_or_loses_an_element(
     topology = traverse(dag.inputs, dag.fetches, dag.places)
     ready = [chance.random() * 4e-6 for _ in call.gradients]
     cost = Cost(chance.choice((0.0, 1e-7)), 1e-9)
-    for bins in ways(call, topology, ready, waiting(call, chance), cost, threshold):
+    for bins in tac_bins(call, topology, ready, waiting(call, chance), cost, threshold):
         for bin_ in bins:
             assert len(bin_.tensors) == 1 or bin_.bytes <= threshold
             if bin_.elements:
@@ -135,7 +134,7 @@ def planned(
     )
     topology = Topology(tuple(range(count)), (0,) * count)
     moments = [moment * 1e-3 for moment in ready]
-    return list(ways(call, topology, moments, updated, MEGABYTES, 1 << 30))
+    return list(tac_bins(call, topology, moments, updated, MEGABYTES, 1 << 30))
 
 
 def whole(found: Sequence[tuple[Bin, ...]]) -> list[tuple[Bin, ...]]:

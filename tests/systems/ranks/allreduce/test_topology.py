@@ -12,7 +12,7 @@ from transfers import Dag, concurrent, dags, finishes
 
 from dltune.base.errors import UsageError
 from dltune.simulate.overlap import Cost, partitions
-from dltune.systems.ranks.allreduce.topology import Topology, traverse
+from dltune.systems.ranks.allreduce.order import Topology, traverse
 
 MIB = 1 << 20
 

@@ -264,8 +264,8 @@ def test_another_users_rank(library):
     # this Python's files may be root's alone: they are read before
     code = (
         "import os, sys, dltune.systems.ranks.commands.horovod_report\n"
-        "import dltune.systems.ranks.commands.horovod_live, dltune.systems.ranks.horovod.view\n"
-        "import dltune.base.documents, dltune.cli.interrupts, dltune.cli.progress\n"
+        "import dltune.systems.ranks.commands.horovod_report, dltune.systems.ranks.horovod.view\n"
+        "import dltune.base.documents, dltune.cli.terminal, dltune.cli.terminal\n"
         "import dltune.systems.ranks.horovod.watch.document, dltune.system.proc.stat\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "from dltune.cli import main\n"

@@ -144,7 +144,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     path = RECORDED / "mpi.json.gz"
     whole = timeline.recording(path)
     for size in (7, 100, 4099):
-        monkeypatch.setattr("dltune.systems.ranks.horovod.timeline.file.CHUNK", size)
+        monkeypatch.setattr("dltune.systems.ranks.horovod.timeline.CHUNK", size)
         assert timeline.recording(path) == whole
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.systems.ranks.simulation.method import ORIGINAL
+from dltune.systems.ranks.simulation.job import ORIGINAL
 from dltune.systems.ranks.simulation.simulate import simulate
 
 sys.path.append(str(Path(__file__).parents[4] / "scripts" / "research"))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 
-from dltune.systems.ranks.simulation.job import Job, Phase, Pool
-from dltune.systems.ranks.simulation.method import ORIGINAL, Method
-from dltune.systems.ranks.simulation.network import Network
-from dltune.systems.ranks.simulation.perfetto import trace
-from dltune.systems.ranks.simulation.quantiles import Quantiles, constant
-from dltune.systems.ranks.simulation.simulate import simulate
+from dltune.systems.ranks.simulation.job import (
+    ORIGINAL,
+    Job,
+    Method,
+    Network,
+    Phase,
+    Pool,
+    Quantiles,
+    constant,
+)
+from dltune.systems.ranks.simulation.simulate import simulate, trace
 
 RARELY = Quantiles(((0.0, 0.0), (0.98, 0.0), (1.0, 0.012)))
 JOB = Job(

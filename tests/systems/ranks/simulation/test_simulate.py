@@ -15,19 +15,22 @@ from dltune.systems.ranks.simulation.job import (
     GLOO,
     JOIN,
     MPI,
+    ORIGINAL,
     Job,
+    Method,
+    Network,
     Phase,
     Pool,
+    Quantiles,
     Update,
     Waiting,
+    constant,
     cut,
+    fused,
+    measured,
     phases,
 )
-from dltune.systems.ranks.simulation.method import ORIGINAL, Method, fused
-from dltune.systems.ranks.simulation.network import Network
-from dltune.systems.ranks.simulation.outcome import Outcome
-from dltune.systems.ranks.simulation.quantiles import Quantiles, constant, measured
-from dltune.systems.ranks.simulation.simulate import simulate
+from dltune.systems.ranks.simulation.simulate import Outcome, simulate
 
 GS = Method("global-sleep", agree_every=1)
 CALM = Network(latency=10e-6, bandwidth=1e9)

@@ -1,19 +1,20 @@
 """Operators while they are put together from the ops of a step: their dimensions and their
-inputs."""
+inputs.
+
+Positions of a tensor's axes in the output of the operator that it belongs to.
+
+The places of the tensors of a model, while its ops are visited one after the other.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from dltune.systems.parallelism.model.reading.pieces import (
-    Axis,
-    Piece,
-    View,
-    everything,
-    hull,
-    sizes,
-)
+from dltune.systems.parallelism.model.reading.roles import Roles, Shape, StepView, Tensor
 from dltune.systems.parallelism.schemas.operators import (
     MOST_DIMENSIONS,
     Dimension,
@@ -21,6 +22,116 @@ from dltune.systems.parallelism.schemas.operators import (
     Kind,
     Region,
 )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`size` positions; that at p is those of the dimension `dim` from p * stride + start to below
+    p * stride + start + extent. `inner`: it is repeated within the steps of another piece."""
+
+    dim: int
+    size: int
+    stride: int = 1
+    start: int = 0
+    extent: int = 1
+    inner: bool = False
+
+    def region(self, of: int) -> Region:
+        """Return the region of this piece that the positions of a reader's dimension need."""
+        return Region(self.extent, of, self.stride, self.start)
+
+    def split(self, inside: int) -> tuple[Piece, Piece]:
+        """Outer and inner, of `inside` positions."""
+        outer = dataclasses.replace(
+            self,
+            size=self.size // inside,
+            stride=self.stride * inside,
+            extent=(inside - 1) * self.stride + self.extent,
+        )
+        return outer, dataclasses.replace(self, size=inside, inner=True)
+
+    def windowed(self, windows: int, stride: int, before: int, reach: int) -> Piece:
+        """So many windows over it, each `reach` long, `stride` apart, the first of which begins
+        `before` its first position."""
+        return dataclasses.replace(
+            self,
+            size=windows,
+            stride=self.stride * stride,
+            start=self.start - before * self.stride,
+            extent=(reach - 1) * self.stride + self.extent,
+        )
+
+
+# from the outermost piece to the innermost; none: an axis of one position, or that it has not
+Axis = tuple[Piece, ...]
+View = tuple[Axis, ...]
+
+
+def whole(sizes: Sequence[int]) -> View:
+    """An operator's own output."""
+    return tuple((Piece(dim, size),) if size > 1 else () for dim, size in enumerate(sizes))
+
+
+def reshaped(view: View, shape: Sequence[int]) -> View | None:
+    """The same numbers in another shape; None where an axis takes a part of a piece which is none
+    of its equal parts."""
+    rest = [piece for axis in view for piece in axis if piece.size > 1][::-1]
+    found: list[Axis] = []
+    for size in shape:
+        axis: list[Piece] = []
+        while size > 1:
+            if not rest:
+                return None
+            piece = rest.pop()
+            if size % piece.size:
+                if piece.size % size:
+                    return None
+                piece, inner = piece.split(piece.size // size)
+                rest.append(inner)
+            axis.append(piece)
+            size //= piece.size
+        found.append(tuple(axis))
+    return None if rest else tuple(found)
+
+
+def permuted(view: View, given: Sequence[int], wanted: Sequence[int]) -> View | None:
+    """Return the view with its axes in another order; None where sizes do not determine the
+    order."""
+    axes = [n for n, size in enumerate(given) if size > 1]
+    if len({given[n] for n in axes}) < len(axes) or sorted(given) != sorted(wanted):
+        return None
+    place = {given[n]: n for n in axes}
+    return tuple(view[place[size]] if size > 1 else () for size in wanted)
+
+
+def reduced(
+    given: Sequence[int], wanted: Sequence[int], count: int, *, keep: bool
+) -> tuple[int, ...] | None:
+    """The `count` axes over which a reduction goes; None where shapes allow several, or none."""
+    found = [
+        axes
+        for axes in itertools.combinations(range(len(given)), count)
+        if tuple(wanted)
+        == tuple(1 if n in axes else size for n, size in enumerate(given) if keep or n not in axes)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def hull(one: Region, other: Region, size: int) -> Region:
+    """Return the region that both read, in a dimension of `size` positions."""
+    if (one.of, one.stride) != (other.of, other.stride) or one.of is None:
+        return everything(size)
+    start = min(one.start, other.start)
+    end = max(one.start + one.extent, other.start + other.extent)
+    return Region(end - start, one.of, one.stride, start)
+
+
+def everything(size: int) -> Region:
+    return Region(size)
+
+
+def sizes(axis: Axis) -> tuple[int, ...]:
+    return tuple(piece.size for piece in axis)
 
 
 @dataclass
@@ -236,3 +347,58 @@ def _moved(region: Region, place: Sequence[int], size: int) -> Region:
     if place.count(place[region.of]) > 1:
         return everything(size)
     return Region(region.extent, place[region.of], region.stride, region.start)
+
+
+class Place(NamedTuple):
+    """The place of a tensor: the operator that gives it out, and its axes in that operator's
+    output."""
+
+    operator: int
+    view: View
+    shape: Shape
+
+
+@dataclass(eq=False)
+class Whereabouts:
+    """`drafts`: the operators so far; `places`: of the tensors that know of the examples. `batch`:
+    the samples of a step."""
+
+    view: StepView
+    roles: Roles
+    batch: int
+    drafts: Drafts = field(default_factory=Drafts)
+    places: dict[Tensor, Place] = field(default_factory=dict)
+
+    def read(self, node: int) -> list[Place]:
+        """Return its inputs that depend on the examples."""
+        return [self.places[t] for t in self.view.reads(node) if t in self.places]
+
+    def learns(self, node: int) -> bool:
+        """True if it reads a weight."""
+        return any(before in self.roles.values for before, _ in self.view.reads(node))
+
+    def inherited(self, place: Place, axis: int) -> list[Length]:
+        return self.drafts.inherited(place.operator, place.view[axis])
+
+    def statistic(self, place: Place) -> bool:
+        """True if it was reduced over samples: a few numbers, which each part has separately, as
+        replicas in data parallelism have."""
+        dimensions = self.drafts[place.operator].dimensions
+        there = {piece.dim for axis in place.view for piece in axis}
+        return any(
+            one.kind == "sample" and one.size > 1 and n not in there
+            for n, one in enumerate(dimensions)
+        )
+
+    def whole(self, places: Sequence[Place]) -> list[Place]:
+        """Those that are no statistics."""
+        return [place for place in places if not self.statistic(place)]
+
+
+def follow(lengths: Sequence[Length], operator: int, axis: Axis) -> bool:
+    """Has dimensions read one more tensor, position by position; whether they are the same."""
+    if tuple(one.size for one in lengths) != sizes(axis):
+        return False
+    for length, piece in zip(lengths, axis, strict=True):
+        length.reads.append((operator, piece))
+    return True

@@ -1,8 +1,15 @@
-"""A watch's observations of ranks, as a document."""
+"""A watch's observations of ranks, as a document.
+
+Reports of ranks on several hosts as one.
+
+The ranks of a job, observed while `dltune diagnose` watches it.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -10,20 +17,16 @@ from dltune import __version__
 from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.findings.evidence import Evidence
-from dltune.findings.registry import apply_rules
+from dltune.findings.rule import apply_rules
+from dltune.frameworks.capabilities import Framework
+from dltune.job.rank_layout import is_rank
 from dltune.system import kernel_files
+from dltune.system.proc import process, stat
 from dltune.systems.ranks.horovod.watch import ranks
-from dltune.systems.ranks.horovod.watch.rank_seen import RankSeen, ThreadSeen
+from dltune.systems.ranks.horovod.watch.ranks import RankSeen, ThreadSeen
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas import horovod
-from dltune.systems.ranks.schemas.horovod import (
-    WRITER,
-    Horovod,
-    Rank,
-    Role,
-    ThreadUse,
-    Timeline,
-)
+from dltune.systems.ranks.schemas.horovod import WRITER, Horovod, Rank, Role, ThreadUse, Timeline
 
 BUILD = (
     "build Horovod for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
@@ -226,3 +229,79 @@ def _unseen(seen: RankSeen) -> Iterator[str]:
         )
     if seen.sleeps and seen.sleeps.refused:
         yield f"cycles and oversleep are unknown: {seen.sleeps.refused}; --timeline has them too"
+
+
+def merged(paths: Sequence[Path]) -> Horovod:
+    """Return all ranks of all reports, with their common findings.
+
+    Raises UsageError when one cannot be read, when a rank is in two of them, when they disagree on
+    how many ranks there are, or when two have a timeline.
+    """
+    reports = [(path, horovod.load(path)) for path in paths]
+    owner: dict[int, Path] = {}
+    sizes: dict[int, Path] = {}
+    for path, report in reports:
+        for rank in report.ranks:
+            if rank.rank in owner:
+                raise UsageError(
+                    f"rank {rank.rank} is in both {owner[rank.rank]} and {path}",
+                    remedy="merge reports of one job, one from each host",
+                )
+            owner[rank.rank] = path
+            sizes.setdefault(rank.size, path)
+    if len(sizes) > 1:
+        told = " but ".join(f"{path} is of a job of {size} ranks" for size, path in sizes.items())
+        raise UsageError(told, remedy="merge reports of one job, one from each host")
+    timelines = [(path, report.timeline) for path, report in reports if report.timeline]
+    if len(timelines) > 1:
+        raise UsageError(
+            f"{timelines[0][0]} and {timelines[1][0]} both have a timeline",
+            remedy="use --timeline only on the host of rank 0, which writes it",
+        )
+    first = reports[0][1]
+    whole = report_of(
+        command=first.command,
+        cores={host: cores for _, one in reports for host, cores in one.cores.items()},
+        partial=any(report.partial for _, report in reports),
+        members=tuple(sorted((r for _, one in reports for r in one.ranks), key=lambda r: r.rank)),
+        timeline=timelines[0][1] if timelines else None,
+    )
+    return msgspec.structs.replace(whole, machine=first.machine, machine_name=first.machine_name)
+
+
+def start(root: int) -> RankProbe | None:
+    """Return a probe for the job with this root process if it has several ranks."""
+    return RankProbe(root) if any(map(_is_a_rank, stat.Tree(root).refresh())) else None
+
+
+class RankProbe:
+    """Watches the threads of each rank until `end`."""
+
+    def __init__(self, root: int) -> None:
+        self._watch = Watch(stat.Tree(root))
+        self._over = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch.run, args=(None, self._over.is_set, lambda: None), daemon=True
+        )
+        self._thread.start()
+
+    def end(self, framework: Framework) -> Horovod | None:
+        """Return the report on the ranks. A framework that exchanges gradients itself needs no
+        Horovod, so ranks without it are no reason there."""
+        self._over.set()
+        self._thread.join()
+        with self._watch as watch:
+            try:
+                return assemble(watch, (), None, False)
+            except UsageError:
+                if framework.exchanges_buckets:
+                    return None
+                raise
+
+
+def _is_a_rank(pid: int) -> bool:
+    """Return whether a process is one of several ranks, as far as its environment is readable."""
+    try:
+        return is_rank(process.environment(pid))
+    except OSError:
+        return False

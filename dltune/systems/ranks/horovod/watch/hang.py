@@ -6,20 +6,81 @@ do, because its Python has handed in no gradients: then the others' main threads
 TensorFlow or PyTorch, and its main thread does not. Where all main threads wait there, one of its
 ops can be blocked in Python (`tf.py_function`). Python's frames distinguish these cases; a thread's
 C++ stack holds addresses of calls that returned long ago, too.
+
+Progress of a rank: its background thread's cycles, and all its other activity.
+
+Ranks of a running job that hang, looked for from outside now and then.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from dltune.system.checks.software import py_spy_executable
 from dltune.system.proc import stat
-from dltune.system.proc.process import STANDARD_LIBRARY, Frame, NoStack, own_line, stacks
-from dltune.systems.ranks.horovod.watch.progress import HUNG_SECONDS, Progress
+from dltune.system.proc.process import (
+    STANDARD_LIBRARY,
+    Frame,
+    NoStack,
+    cpu_seconds,
+    own_line,
+    stacks,
+)
+from dltune.system.proc.stat import counts
+
+# seconds without progress after which a rank hangs: Horovod itself warns after 60, and a step, a
+# checkpoint or a slow batch that keeps a rank this long shows some use of a core
+HUNG_SECONDS = 10.0
+# of one core; below it a rank's threads but wake up now and then
+IDLE = 0.01
+
+
+@dataclass(frozen=True)
+class _Look:
+    at: float
+    cycles: float  # CPU seconds and switches of the background thread: it moves when they do
+    others: float  # CPU seconds of threads that compute, read, or run Python
+
+
+class Progress:
+    """The activity of a rank over the last `HUNG_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._looks: deque[_Look] = deque()
+
+    def note(self, at: float, cycles: float, others: float) -> None:
+        self._looks.append(_Look(at, cycles, others))
+        while len(self._looks) > 2 and self._looks[1].at <= at - HUNG_SECONDS:
+            self._looks.popleft()
+
+    @property
+    def known(self) -> bool:
+        """True if it was watched for long enough to decide."""
+        return bool(self._looks) and self._looks[-1].at - self._looks[0].at >= HUNG_SECONDS
+
+    @property
+    def cycling(self) -> bool:
+        return self._looks[-1].cycles > self._looks[0].cycles
+
+    @property
+    def working(self) -> bool:
+        return self._works(IDLE)
+
+    @property
+    def at_work_again(self) -> bool:
+        """True beyond doubt: a rank that hung can do a little now and then."""
+        return self._works(5 * IDLE)
+
+    def _works(self, share: float) -> bool:
+        first, last = self._looks[0], self._looks[-1]
+        return last.others - first.others > share * (last.at - first.at)
+
 
 _STATES = {
     "T": "stopped by a signal",
@@ -166,3 +227,78 @@ def _waits(frames: Sequence[Frame]) -> bool:
     called = (frame for frame in frames if not STANDARD_LIBRARY.search(frame.filename))
     innermost = next(called, None)
     return innermost is not None and bool(_RUNTIME.search(innermost.filename))
+
+
+# between two samples: a few small files of /proc for each rank
+LOOK_SECONDS = 2.0
+
+
+@dataclass
+class Rank:
+    """One whose hvd.init() is over. `threads`: those that it added, the background one first."""
+
+    rank: int
+    pid: int
+    threads: tuple[int, ...]
+    progress: Progress = field(default_factory=Progress)
+    ended_at: float | None = None
+    cycles: bool = True
+
+    @property
+    def background(self) -> int | None:
+        return self.threads[0] if self.threads else None
+
+    def look(self, now: float) -> bool:
+        """Take a sample. True if the process still exists, with its background thread: in a process
+        that was killed, that thread can end well before the main thread."""
+        used = cpu_seconds(self.pid)
+        found = [counts(self.pid, thread) for thread in self.threads]
+        if used is None or not found or found[0] is None:
+            return False
+        # CPU time of a helper that has ended is only in the total of its process
+        added = [one.cpu if one else 0.0 for one in found]
+        self.progress.note(now, added[0], used - sum(added))
+        return True
+
+
+class Hangs:
+    """Hangs of the ranks that were handed in. Each hang is reported once, and so is the rank's
+    recovery.
+
+    `over`: of ranks that hung when the first rank ended, a sentence each.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._ranks: dict[int, Rank] = {}  # by pid
+        self._told: dict[int, str] = {}
+        self._looked = 0.0
+        self.over: list[str] = []
+
+    def add(self, rank: int, pid: int, threads: tuple[int, ...]) -> None:
+        self._ranks[pid] = Rank(rank, pid, threads)
+
+    def ended(self) -> None:
+        """A rank has: the others do not train on."""
+        self.over += [f"{self._name(pid)} hung: {shown}" for pid, shown in self._told.items()]
+        self._told.clear()
+        self._ranks.clear()
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        there = [rank.look(now) for rank in self._ranks.values()]
+        if not all(there):
+            return
+        found = still_hung(self._told, list(self._ranks.values()))
+        for pid, shown in found.items():
+            if pid not in self._told:
+                self._say(f"{self._name(pid)} hangs, and the others wait for it: {shown}")
+        for pid in self._told.keys() - found.keys():
+            self._say(f"{self._name(pid)} continues")
+        self._told = found
+
+    def _name(self, pid: int) -> str:
+        return f"rank {self._ranks[pid].rank} (pid {pid})"

@@ -1,22 +1,58 @@
-"""A process as a rank of a job: its number, its settings and versions, the cores it can use."""
+"""A process as a rank of a job: its number, its settings and versions, the cores it can use.
+
+The role of a thread, from its name and its stack.
+
+PyTorch's are known by their names, except OpenMP's. TensorFlow gives each thread a name, but the
+kernel takes none of more than 15 letters, so that those of "tf_data_private_threadpool" and
+"tf_numa_-1_Eigen" bear the process's name. The whole name stays where TensorFlow put it
+(`ThreadParams`), and the thread's first frame points there.
+
+When a process that is not a child of this process ended, and how.
+
+A pidfd gives the moment. The exit code is in the zombie's stat (for processes with permission to
+trace it), and from Linux 6.15 on the pidfd keeps it after another process has taken the zombie
+away.
+
+One rank while it is watched, and its threads; figures of an ended thread stay.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
+import os
 import re
+import select
 import socket
+import struct
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.base.errors import UsageError
+from dltune.job import protocol
 from dltune.job.rank_layout import local_rank, world
+from dltune.system.proc import stat
 from dltune.system.proc.process import Mapping as Mapped
+from dltune.system.proc.stat import Counts
 from dltune.systems.ranks.allreduce.section import Controller
-from dltune.systems.ranks.horovod.timeline.summary import CYCLE_TIME
-from dltune.systems.ranks.horovod.watch import torch_library
-from dltune.systems.ranks.horovod.watch.horovod_library import Library
+from dltune.systems.ranks.horovod.timeline import CYCLE_TIME
+from dltune.systems.ranks.horovod.watch import libraries
+from dltune.systems.ranks.horovod.watch.hang import Progress
+from dltune.systems.ranks.horovod.watch.libraries import (
+    BACKWARD,
+    HELPER,
+    LOOP,
+    OPENMP,
+    RUNNER,
+    Library,
+    Memory,
+    Sleeps,
+    within,
+)
+from dltune.systems.ranks.schemas.horovod import WRITER, Role
 
 # variables that a launcher sets for each rank separately, and that must not be passed on
 _LAUNCHERS = re.compile(
@@ -51,7 +87,7 @@ def identify(
 ) -> Identity:
     """Raises UsageError when the environment names two ranks, or half of one."""
     torch = not library.is_horovod
-    launched = torch_library.own(environ) if torch else environ
+    launched = libraries.own(environ) if torch else environ
     try:
         where, here = world(launched), local_rank(launched)
     except UsageError as error:
@@ -126,3 +162,224 @@ def _mpi_version(libmpi: str) -> str | None:
         return None
     found = _MPI_VERSION.search(told)
     return f"{found[1]} {found[2]}" if found else None
+
+
+_NAME = re.compile(rb"(tf|TF|tfrt|xla|dltune)[\w/.:-]*")
+_STRING = struct.Struct("=QQ")
+_HIGHEST = 1 << 47
+# libraries of MPI and of its foundations
+_MPI = re.compile(
+    r"/(libmpi|libopen-(rte|pal)|libpmix|libprrte|libevent|libhwloc|libucp|libucs|libuct|libfabric"
+    r"|libpsm2|libibverbs|libmlx5|libmpich|mca_)[^/]*$"
+)
+# the interpreter's own code
+_PYTHON = re.compile(r"/(python[\d.]*|libpython[^/]*\.so[^/]*)$")
+
+
+@dataclass(frozen=True)
+class ThreadIdentity:
+    """`name`: in full."""
+
+    role: Role
+    name: str
+
+
+class Roles:
+    """The roles of one process's threads."""
+
+    def __init__(self, pid: int, mapped: Sequence[Mapped], library: Library) -> None:
+        self._pid = pid
+        self._library = library
+        code = [mapping for mapping in mapped if mapping.executable]
+        mpi = (range(m.start, m.end) for m in code if _MPI.search(m.path))
+        self._helpers = [*library.code, *mpi]
+        self._python = [range(m.start, m.end) for m in code if _PYTHON.search(m.path)]
+        self._openmp = [range(m.start, m.end) for m in code if OPENMP.search(m.path)]
+
+    def tell(self, memory: Memory, tid: int, comm: str) -> ThreadIdentity | None:
+        """Return a thread's role; None when it must be sampled again, because it runs now."""
+        if tid == self._pid:
+            return ThreadIdentity("python", comm)
+        if _NAME.match(comm.encode()):
+            return ThreadIdentity(_of_tensorflow(comm), comm)
+        if not self._library.is_horovod and (role := _of_pytorch(comm)):
+            return ThreadIdentity(role, comm)
+        stack = memory.stack(tid)
+        if stack is None:
+            return None
+        if returns(memory, stack, self._library.loop):
+            return ThreadIdentity("background", comm)
+        if name := _own_name(memory, stack):
+            return ThreadIdentity(_of_tensorflow(name), name)
+        if returns(memory, stack, self._library.writer):
+            return ThreadIdentity("helper", WRITER)
+        if returns(memory, stack, self._helpers):
+            return ThreadIdentity("helper", comm)
+        if returns(memory, stack, self._openmp):
+            return ThreadIdentity("compute", comm)
+        return ThreadIdentity("python" if returns(memory, stack, self._python) else "other", comm)
+
+
+def _of_tensorflow(name: str) -> Role:
+    return "input" if name.startswith("tf_data") else "compute"
+
+
+def _of_pytorch(name: str) -> Role | None:
+    """None: a thread that PyTorch gives no name."""
+    if LOOP.match(name) or RUNNER.match(name):
+        return "background"
+    if HELPER.match(name):
+        return "helper"
+    return "compute" if BACKWARD.match(name) else None
+
+
+def returns(memory: Memory, stack: Sequence[int], code: Sequence[range]) -> bool:
+    """True if a function in these addresses has called the present function of the thread with this
+    stack."""
+    return any(memory.is_return(word) for word in within(stack, code))
+
+
+def _own_name(memory: Memory, stack: Sequence[int]) -> str | None:
+    """The name in the std::string that a thread's first frame points to."""
+    for word in dict.fromkeys(stack):
+        if word & 7 or not 0 < word < _HIGHEST:
+            continue
+        data = memory.read(word, _STRING.size)
+        if len(data) < _STRING.size:
+            continue
+        at, size = _STRING.unpack(data)
+        if 3 < size < 100 and at < _HIGHEST:
+            text = memory.read(at, size)
+            if _NAME.fullmatch(text):
+                return text.decode()
+    return None
+
+
+# struct pidfd_info as of Linux 6.13, and _IOWR(0xFF, 11, of it); bit 3 of the mask: the exit code
+_INFO = struct.Struct("=QQ11Ii")
+_GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
+_EXIT = 1 << 3
+
+
+class Ending:
+    """Watches for the end of `pid`, which the kernel shows whole to this process.
+
+    Raises OSError when there is no such process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._handle = os.pidfd_open(pid)
+        self.code: int | None = None
+
+    def fileno(self) -> int:
+        """To be polled: readable once the process has ended."""
+        return self._handle
+
+    def ended(self) -> bool:
+        """True if it has; `code` is then its exit code, or the signal that ended it as a negative
+        number, as soon as the kernel reports it."""
+        ready, _, _ = select.select([self._handle], [], [], 0)
+        if ready and self.code is None:
+            status = self._of_zombie()
+            if status is None:
+                status = self._after()
+            self.code = None if status is None else os.waitstatus_to_exitcode(status)
+        return bool(ready)
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    def _of_zombie(self) -> int | None:
+        zombie = stat.of_process(self._pid)
+        return zombie.exit_code if zombie and zombie.state == "Z" else None
+
+    def _after(self) -> int | None:
+        with contextlib.suppress(OSError):
+            answer = fcntl.ioctl(self._handle, _GET_INFO, _INFO.pack(_EXIT, *[0] * 13))
+            mask, *_, status = _INFO.unpack(answer)
+            if mask & _EXIT:
+                return int(status)
+        return None
+
+
+Key = tuple[int, int]  # a thread's or process's number, and when it began
+
+
+@dataclass
+class ThreadSeen:
+    """`first`: its counts when it was first seen, None for a thread that began since. `since`,
+    `until`: when it was sampled first and last, of time.monotonic(). `identity`: its role and name,
+    None until it was seen at rest."""
+
+    first: Counts | None
+    last: Counts
+    since: float
+    until: float
+    identity: ThreadIdentity | None = None
+
+    @property
+    def born(self) -> bool:
+        """It began while it was watched."""
+        return self.first is None
+
+    def used(self) -> Counts:
+        """The growth of every count."""
+        return self.last if self.first is None else self.last.since(self.first)
+
+
+@dataclass
+class RankSeen:
+    """A process with Horovod's library, or PyTorch's.
+
+    `numbered`: its launcher gave it its rank number. `since`, `until`: of time.monotonic(); `cpu`:
+    of the process at these times. `stack`: the thread that is in the background loop. `init`: the
+    job's message on hvd.init(). `refused`: why its memory cannot be read.
+    """
+
+    pid: int
+    identity: Identity
+    numbered: bool
+    roles: Roles
+    since: float
+    until: float
+    cpu: tuple[float, float]
+    ending: Ending
+    threads: dict[Key, ThreadSeen] = field(default_factory=dict)
+    running: set[Key] = field(default_factory=set)
+    looks: dict[Key, int] = field(default_factory=dict)
+    stack: int | None = None
+    init: protocol.Horovod | None = None
+    ended_at: float | None = None
+    refused: str | None = None
+    progress: Progress = field(default_factory=Progress)
+    sleeps: Sleeps | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the settings at hvd.init() where the job reports them, else those at the process's
+        start."""
+        return settings(self.init.settings) if self.init else self.identity.settings
+
+    @property
+    def background(self) -> int | None:
+        """Return its background thread; by its stack where the two ways disagree: the stack shows
+        the present activity."""
+        if self.stack is None and self.init and self.init.threads:
+            return self.init.threads[0]
+        return self.stack
+
+    @property
+    def cycles(self) -> bool:
+        """Its background thread goes on when there is nothing to send, as Horovod's does."""
+        return self.identity.library.is_horovod
+
+    def note_background(self, tid: int, name: str) -> None:
+        """Note a thread that sends; of PyTorch's several threads, the thread that waits at the
+        sockets counts."""
+        if self.cycles or self.stack is None or libraries.LOOP.match(name):
+            self.stack = tid
+
+    def current(self) -> Iterator[tuple[int, ThreadSeen]]:
+        for key in self.running:
+            yield key[0], self.threads[key]

@@ -17,14 +17,10 @@ from dltune.system.proc import process, stat
 from dltune.system.proc import stat as threads
 from dltune.system.proc.process import Mapping, mappings
 from dltune.system.proc.stat import Pace, Tree, keep_looking
-from dltune.systems.ranks.horovod.watch import horovod_library, ranks, torch_library
-from dltune.systems.ranks.horovod.watch.ending import Ending
-from dltune.systems.ranks.horovod.watch.hang import still_hung
-from dltune.systems.ranks.horovod.watch.memory import Memory
-from dltune.systems.ranks.horovod.watch.progress import Progress
-from dltune.systems.ranks.horovod.watch.rank_seen import Key, RankSeen, ThreadSeen
-from dltune.systems.ranks.horovod.watch.roles import Roles
-from dltune.systems.ranks.horovod.watch.sleeps import Sleeps
+from dltune.systems.ranks.horovod.watch import libraries, ranks
+from dltune.systems.ranks.horovod.watch.hang import Progress, still_hung
+from dltune.systems.ranks.horovod.watch.libraries import Memory, Sleeps
+from dltune.systems.ranks.horovod.watch.ranks import Ending, Key, RankSeen, Roles, ThreadSeen
 
 # least seconds between two samples of a kind, and the share of one CPU that it can take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
@@ -183,7 +179,9 @@ class Watch:
         try:
             mapped = mappings(pid)
             environ = process.environment(pid)
-            found = horovod_library.find(pid, mapped) or torch_library.find(pid, mapped, environ)
+            found = libraries.find_horovod(pid, mapped) or libraries.find_torch(
+                pid, mapped, environ
+            )
             if found is None:
                 self._note_tensorflow(pid, mapped)
                 return

@@ -9,7 +9,8 @@ import pytest
 from two_ranks import ONE_THREAD, STEPS, TRAIN, Controller, Running, Trained, job, trained
 
 from dltune.systems.ranks.allreduce.section import Sleeps
-from dltune.systems.ranks.horovod.preload import counts, interposer
+from dltune.systems.ranks.horovod.preload import interposer
+from dltune.systems.ranks.horovod.preload.interposer import read
 
 pytestmark = pytest.mark.tensorflow
 
@@ -33,7 +34,7 @@ def test_training_gives_the_same_losses_and_parameters(
     for mine, theirs in zip(asleep.ranks, plain.ranks, strict=True):
         assert mine.losses == theirs.losses
         assert mine.parameters == theirs.parameters
-    first, second = counts.read(tmp_path)
+    first, second = read(tmp_path)
     assert (first.rank, second.rank) == (0, 1)
     assert first.cycles == second.cycles
     for told, rank in zip((first, second), asleep.ranks, strict=True):
@@ -69,7 +70,7 @@ def test_training_with_cycles_on_demand(
     for mine, theirs in zip(demand.ranks, every_cycle.ranks, strict=True):
         assert mine.losses == theirs.losses
         assert mine.parameters == theirs.parameters
-    for told in counts.read(tmp_path):
+    for told in read(tmp_path):
         # of 150 steps; how many a loaded machine leaves room for is chance
         assert told.rests > 5
         # each stands for several cycles; which of two runs has more of them is chance
@@ -92,5 +93,5 @@ def test_process_sets_and_a_rank_that_joins_early(
 
     assert job.wait() == 0, job.stderr
     assert job.stdout.count("joined") == 2
-    for told in counts.read(tmp_path):
+    for told in read(tmp_path):
         assert told.agreements == (told.cycles if sleeps.agree_every else 0)

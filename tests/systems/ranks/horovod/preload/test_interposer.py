@@ -12,7 +12,8 @@ import pytest
 
 from dltune.base.errors import DltuneError
 from dltune.systems.ranks.allreduce.section import Sleeps
-from dltune.systems.ranks.horovod.preload import counts, interposer
+from dltune.systems.ranks.horovod.preload import interposer
+from dltune.systems.ranks.horovod.preload.interposer import read
 
 FORKS = """
 import os, threading, time
@@ -51,7 +52,7 @@ def test_harmless_where_there_is_no_mpi(
     done = subprocess.run(command, env=os.environ | chosen, capture_output=True, timeout=60)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"7\n", b"")
-    assert counts.read(tmp_path) == []
+    assert read(tmp_path) == []
 
 
 def test_brings_no_other_library_along(preloaded: Path) -> None:

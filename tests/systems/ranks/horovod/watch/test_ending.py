@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dltune.systems.ranks.horovod.watch.ending import Ending
+from dltune.systems.ranks.horovod.watch.ranks import Ending
 
 PARENT = """
 import subprocess, sys, time

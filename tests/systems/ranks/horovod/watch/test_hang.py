@@ -12,8 +12,7 @@ import pytest
 
 from dltune.system.checks.software import py_spy
 from dltune.system.proc import stat
-from dltune.systems.ranks.horovod.watch.hang import hung
-from dltune.systems.ranks.horovod.watch.progress import HUNG_SECONDS, Progress
+from dltune.systems.ranks.horovod.watch.hang import HUNG_SECONDS, Progress, hung
 
 Started = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dltune.system.proc.process import Mapping
-from dltune.systems.ranks.horovod.watch import ranks, torch_library
+from dltune.systems.ranks.horovod.watch import libraries, ranks
 
 
 def test_settings_are_what_a_person_chose():
@@ -49,7 +49,7 @@ LIBTORCH = [Mapping(0, 1, 0, True, 0, 0, "/site-packages/torch/lib/libtorch_cpu.
     ],
 )
 def test_a_rank_of_pytorch_is_what_pytorch_reads(told, rank):
-    found = torch_library.find(os.getpid(), LIBTORCH, told)
+    found = libraries.find_torch(os.getpid(), LIBTORCH, told)
     place = ranks.identify(os.getpid(), told, LIBTORCH, found)
     assert (place.rank, place.size, place.local_rank, place.local_size) == rank
 
@@ -66,4 +66,4 @@ def test_a_rank_of_pytorch_is_what_pytorch_reads(told, rank):
     ],
 )
 def test_who_is_no_rank_of_pytorch(told):
-    assert torch_library.find(os.getpid(), LIBTORCH, told) is None
+    assert libraries.find_torch(os.getpid(), LIBTORCH, told) is None

@@ -13,7 +13,7 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.base.errors import UsageError
 from dltune.system.proc.stat import Tree
-from dltune.systems.ranks.allreduce.observed import observed
+from dltune.systems.ranks.allreduce.measurements import observed
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas import horovod

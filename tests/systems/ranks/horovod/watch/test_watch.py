@@ -16,7 +16,7 @@ from pretended_ranks import started
 from dltune.base.errors import UsageError
 from dltune.job import protocol
 from dltune.system.proc.stat import Tree
-from dltune.systems.ranks.horovod.watch import document, progress
+from dltune.systems.ranks.horovod.watch import document, hang
 from dltune.systems.ranks.horovod.watch.watch import Watch
 from dltune.systems.ranks.schemas import horovod
 from dltune.systems.ranks.schemas.horovod import WRITER
@@ -266,7 +266,7 @@ def test_the_rank_that_died_is_told_from_those_that_follow(library, tmp_path):
 
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
 def test_a_rank_that_hangs_is_told_from_those_that_wait(library, monkeypatch, how):
-    monkeypatch.setattr(progress, "HUNG_SECONDS", 4.0)
+    monkeypatch.setattr(hang, "HUNG_SECONDS", 4.0)
 
     def enough(watch: Watch) -> bool:
         if how == "stopped":

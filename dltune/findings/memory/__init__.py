@@ -1,1 +1,0 @@
-"""Rules on memory that grows, is short, or is mapped again in each step."""

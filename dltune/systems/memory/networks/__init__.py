@@ -1,1 +1,0 @@
-"""Networks as the memory of a GPU sees them: cuDNN's workspaces."""

@@ -1,1 +1,0 @@
-"""Published networks as operators that can be divided."""
