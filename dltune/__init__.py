@@ -21,7 +21,7 @@ def apply(plan: str) -> None:
     """
     from pathlib import Path
 
-    from dltune.plan.run.here import apply as apply_here
+    from dltune.plan.plan import apply as apply_here
 
     apply_here(Path(plan))
 

@@ -132,10 +132,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """CLOCK_MONOTONIC in nanoseconds as `step_barrier` reads it, moved by hand."""
     import pretended
 
-    from dltune.turns import step_barrier
+    from dltune import turns
 
     made = pretended.Clock()
-    monkeypatch.setattr(step_barrier.time, "monotonic_ns", made)
+    monkeypatch.setattr(turns.time, "monotonic_ns", made)
     return made
 
 

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from dltune.bench.runner import Runner
+from dltune.bench.contest import Runner
 from dltune.bench.settings import Setting
 from dltune.job import protocol
 from dltune.job.launch import Event

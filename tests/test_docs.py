@@ -17,8 +17,7 @@ from owners import NEEDS_ALL
 
 from dltune.cli import cli
 from dltune.findings.rule import rules
-from dltune.gate.config import Config, Limit
-from dltune.gate.metrics import METRICS
+from dltune.gate.limits import METRICS, Config, Limit
 from dltune.plan.settings.space import SPACE
 from dltune.system.perf import events, presets
 from dltune.system.perf.presets import PRESETS

@@ -102,16 +102,14 @@ def command(
     that disturbances of the machine affect all settings alike. All jobs are in memory at the same
     time; dltune stops them after the last round.
     """
-    from dltune.bench import pyperf_file
-    from dltune.bench.contest import MORE_STEPS, Contest
+    from dltune.bench import document
+    from dltune.bench.contest import MORE_STEPS, Contest, Runner, compete
     from dltune.bench.document import assemble
-    from dltune.bench.jobs import compete
-    from dltune.bench.runner import Runner
     from dltune.bench.settings import ONE_CORE, settings, usual
     from dltune.cli import results, terminal
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import load, observers, places_threads
-    from dltune.plan.settings.applied import applied
+    from dltune.plan.settings.choices import applied
     from dltune.report.kinds.bench import view
     from dltune.schemas.settings import SettingsPlan
     from dltune.system import topology
@@ -123,7 +121,7 @@ def command(
         )
     require_enabled()
     if pyperf:
-        pyperf_file.require_pyperf()
+        document.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():
         raise UsageError("-o and --pyperf name the same file", remedy="choose two file names")
     results.require_apart([plan_path], (output, pyperf))
@@ -202,7 +200,7 @@ def _show_progress(line: Line, told: Progress, rounds: int) -> None:
 
 
 def _raw(bench: Bench, plan: Path) -> bytes:
-    from dltune.bench.pyperf_file import encode
+    from dltune.bench.document import encode
 
     return encode(
         {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},

@@ -18,9 +18,9 @@ from dltune.cli.results import require_apart
 
 if TYPE_CHECKING:
     from dltune.base.documents import Output
-    from dltune.gate.config import Config
+    from dltune.gate.checkouts import Side
+    from dltune.gate.limits import Config
     from dltune.gate.measure import Measurement
-    from dltune.gate.side import Side
     from dltune.schemas.gate import Result
     from dltune.schemas.machine import Machine
 
@@ -114,8 +114,8 @@ def ab_command(
     of any other command. Only commits are compared, so commit first. The two temporary checkouts
     are removed at the end.
     """
-    from dltune.bench.pyperf_file import require_pyperf
-    from dltune.gate.ab import ab, configuration
+    from dltune.bench.document import require_pyperf
+    from dltune.gate.comparison import ab, configuration
     from dltune.system import topology
 
     here = Path.cwd()
@@ -163,11 +163,11 @@ def record_command(
 
     Use the baseline on the same machine only.
     """
-    from dltune.bench.pyperf_file import require_pyperf
-    from dltune.gate import result
-    from dltune.gate.ab import configuration
+    from dltune.bench.document import require_pyperf
+    from dltune.gate import comparison
+    from dltune.gate.comparison import configuration
     from dltune.gate.measure import measure
-    from dltune.gate.verdict import least_baseline
+    from dltune.gate.verdicts import least_baseline
     from dltune.system import topology
 
     here = Path.cwd()
@@ -186,7 +186,7 @@ def record_command(
     named = {"output": output} | ({"pyperf": pyperf} if pyperf else {})
     with _claimed(named, overwrite) as (files, tell):
         made = measure([side], machine, config, tell=tell, rounds=rounds)
-        baseline = result.baseline(made, machine=machine, command=job, commit=_commit(here))
+        baseline = comparison.baseline(made, machine=machine, command=job, commit=_commit(here))
         if not baseline.measured:
             raise UsageError(
                 f"nothing was measured: {'; '.join(baseline.missing.values())}",
@@ -197,7 +197,7 @@ def record_command(
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
     import statistics
 
-    from dltune.gate import figures
+    from dltune.gate import formats as figures
 
     for one in baseline.measured:
         middle = figures.quantity(statistics.median(one.values), one.unit)
@@ -234,10 +234,10 @@ def check_command(
     The baseline was measured at another time, so the result includes every change of the machine
     since then. On a noisy machine use `dltune gate ab`, which measures both sides in turns.
     """
-    from dltune.gate import against, metrics, result
-    from dltune.gate.ab import configuration
+    from dltune.gate import comparison, limits
+    from dltune.gate.comparison import configuration
     from dltune.gate.measure import measure
-    from dltune.gate.verdict import limits_for
+    from dltune.gate.verdicts import limits_for
     from dltune.schemas.gate import Revision
     from dltune.system import topology
 
@@ -245,19 +245,19 @@ def check_command(
     config = configuration(here, config_path)
     _require_history(outputs)
     machine = topology.local()
-    before = against.load(baseline)
+    before = comparison.load_baseline(baseline)
     if measured and job:
         raise UsageError("--measured cannot be combined with a command", remedy="omit one of them")
     require_apart((config_path, baseline, measured), outputs.written())
     began = time.monotonic()
     with _claimed(outputs.files, outputs.overwrite) as (files, tell):
         if measured:
-            now = against.load(measured)
+            now = comparison.load_baseline(measured)
             at = now.machine or machine
-            note = against.require_machine(before, at, other=other_machine, whose=now.title)
+            note = comparison.require_machine(before, at, other=other_machine, whose=now.title)
             if now.command:
-                against.require_command(before, now.command)
-            made, head = against.compare(before, now, config), Revision(now.title, now.commit)
+                comparison.require_command(before, now.command)
+            made, head = comparison.compare(before, now, config), Revision(now.title, now.commit)
         else:
             if before.machine is None:
                 raise UsageError(
@@ -265,23 +265,23 @@ def check_command(
                     remedy="measure them again with pyperf and pass the new file with --measured",
                 )
             side = _here(here, job)
-            note = against.require_machine(before, machine, other=other_machine)
-            against.require_command(before, job)
+            note = comparison.require_machine(before, machine, other=other_machine)
+            comparison.require_command(before, job)
             for limit in limits_for(config, before.kind):
                 if limit.ratio is not None:
-                    against.require_enough(before, limit.metric, config.confidence)
+                    comparison.require_enough(before, limit.metric, config.confidence)
             made = measure(
                 [side], machine, config, tell=tell, before=before.values, exact=before.exact
             )
             if made.kind != before.kind:
                 raise UsageError(
-                    f"{baseline} was timed {metrics.TIMED[before.kind]}, but the command is now "
-                    f"timed {metrics.TIMED[made.kind]}",
+                    f"{baseline} was timed {limits.TIMED[before.kind]}, but the command is now "
+                    f"timed {limits.TIMED[made.kind]}",
                     remedy="record the baseline again",
                 )
             head = Revision("this checkout", _commit(here))
         made.notes += [note] if note else []
-        found = result.result(
+        found = comparison.result(
             made,
             machine=machine,
             command=job or before.command or (str(measured),),
@@ -295,7 +295,7 @@ def check_command(
 
 
 def _here(here: Path, job: Sequence[str]) -> Side:
-    from dltune.gate.side import Side
+    from dltune.gate.checkouts import Side
 
     if not job:
         raise UsageError(
@@ -305,24 +305,24 @@ def _here(here: Path, job: Sequence[str]) -> Side:
 
 
 def _commit(here: Path) -> str | None:
-    from dltune.gate import worktrees
+    from dltune.gate import checkouts
 
     try:
-        return worktrees.commit_of(worktrees.repository(here), "HEAD")
+        return checkouts.commit_of(checkouts.repository(here), "HEAD")
     except UsageError:
         return None
 
 
 def _require_history(outputs: _Outputs) -> None:
     """Report an unreadable history before anything is measured."""
-    from dltune.gate import history
+    from dltune.gate import verdicts
 
     if outputs.history:
         if outputs.history.resolve() in {path.resolve() for path in outputs.files.values()}:
             raise UsageError(
                 f"{outputs.history} is used for two outputs", remedy="use two different files"
             )
-        history.load(outputs.history)
+        verdicts.load(outputs.history)
     elif "trend" in outputs.files:
         raise UsageError("--trend needs a history to draw", remedy="add --history FILE")
 
@@ -354,14 +354,15 @@ def _write(
 ) -> Result:
     """The outputs, of the result with what its history adds to it; that result. `paired`: whether
     both sides of a round were measured together."""
-    from dltune.gate import drift, formats, history, trend
+    from dltune.gate import formats, verdicts
+    from dltune.gate.formats import svg
 
     if outputs.history:
-        entry = history.entry(found, paired=paired)
-        entries = [*history.of_command(outputs.history, entry.command), entry]
-        found = drift.judged(found, entries)
+        entry = verdicts.entry(found, paired=paired)
+        entries = [*verdicts.of_command(outputs.history, entry.command), entry]
+        found = verdicts.judged(found, entries)
         if "trend" in files:
-            files["trend"].write_bytes(trend.render(entries).encode())
+            files["trend"].write_bytes(svg(entries).encode())
     if "output" in files:
         files["output"].write(found)
     if "junit" in files:
@@ -371,7 +372,7 @@ def _write(
     if "gitlab" in files:
         files["gitlab"].write_bytes(formats.gitlab(found, _shown_at(config)))
     if outputs.history:
-        history.append(outputs.history, entry)
+        verdicts.append(outputs.history, entry)
     return found
 
 
@@ -379,18 +380,18 @@ def _shown_at(config: Config) -> str:
     """The file that sets the limits, as the repository names it."""
     import os
 
-    from dltune.gate import worktrees
+    from dltune.gate import checkouts
 
     if not config.limits:
         return "pyproject.toml"
     try:
-        return os.path.relpath(config.source, worktrees.repository(Path.cwd()).top)
+        return os.path.relpath(config.source, checkouts.repository(Path.cwd()).top)
     except UsageError:
         return config.source
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
-    from dltune.bench.pyperf_file import encode
+    from dltune.bench.document import encode
 
     name = "step_time" if made.kind == "steps" else "time"
     times = {name: [[s for turn in launch for s in turn] for launch in made.steps[side]]}
@@ -408,7 +409,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
     results.tell(found, view, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
-    from dltune.gate import figures
+    from dltune.gate import formats as figures
 
     bad = [verdict for verdict in found.verdicts if not verdict.passed]
     raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))

@@ -12,7 +12,7 @@ import click
 
 from dltune import extensions
 from dltune.base.errors import UsageError
-from dltune.plan import registry
+from dltune.plan import planner as registry
 
 if TYPE_CHECKING:
     from dltune.plan.planner import Decision, Planner

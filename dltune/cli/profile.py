@@ -141,7 +141,7 @@ def command(
     from dltune.frameworks.tensorflow.runtime import lacking_in
     from dltune.job.failures import OutOfMemory, last_words
     from dltune.job.launch import Job, require_enabled, require_executable
-    from dltune.plan.settings.applied import applied
+    from dltune.plan.settings.choices import applied
     from dltune.plan.settings.enforce import Settings
     from dltune.profile.session import Session
     from dltune.system import topology
@@ -350,7 +350,7 @@ def _standalone(
 
 def _saving(profile: Profile) -> str | None:
     """Return how a plan can help a job that ran out of memory."""
-    from dltune.plan.registry import names, planner
+    from dltune.plan.planner import names, planner
 
     for name in names():
         with contextlib.suppress(UsageError):  # a planner of another package cannot be loaded

@@ -14,7 +14,7 @@ from dltune.base.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
     from dltune.base.documents import Output
-    from dltune.plan.enforcement import Outcome
+    from dltune.plan.planner import Outcome
 
 
 @click.command("run", epilog="\b\nExample:\n  dltune run --plan plan.json -- python train.py")
@@ -60,8 +60,7 @@ def command(
     """
     from dltune.cli import terminal
     from dltune.cli.results import claimed, require_apart
-    from dltune.plan.plan import load, require_machine, starts_disabled
-    from dltune.plan.run.composition import Composition
+    from dltune.plan.plan import Composition, load, require_machine, starts_disabled
     from dltune.system import topology
 
     require_apart([path], [as_json])

@@ -15,14 +15,14 @@ import click
 from dltune.base.errors import UsageError
 from dltune.base.formatting import between_commas
 from dltune.cli.results import require_apart
-from dltune.plan.duration import Duration, written
+from dltune.plan.planner import Duration, duration_in_words
 
 if TYPE_CHECKING:
     from dltune.schemas.bench import Trial
     from dltune.schemas.machine import Machine
     from dltune.schemas.plan import Plan
     from dltune.schemas.settings import SettingsPlan
-    from dltune.tune.measured import Measured
+    from dltune.tune.evaluation import Measured
     from dltune.tune.search import Search
 
 # below this share of the time in steps as long as most it is said that others take the rest
@@ -102,17 +102,17 @@ def command(
     compares the choice with the job as found, in new rounds. It changes none of your files.
     """
     from dltune.base.documents import claim
-    from dltune.bench.jobs import all_ended
+    from dltune.bench.contest import all_ended
     from dltune.cli import terminal, tune_display
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import names_ops, put
     from dltune.plan.settings.setting import Circumstances
     from dltune.system import topology
-    from dltune.tune import saved
-    from dltune.tune.measured import Measured
+    from dltune.tune import result
+    from dltune.tune.candidates import offer
+    from dltune.tune.evaluation import Measured
     from dltune.tune.result import section
     from dltune.tune.search import Search
-    from dltune.tune.space import offer
 
     if not job:
         raise UsageError(
@@ -134,18 +134,20 @@ def command(
         first=_advised(profile_path) if profile_path else (),
         same_graph=existing is not None and names_ops(existing),
     )
-    at = saved.beside(target)
+    at = result.beside(target)
     if at.exists() and not (resume or overwrite):
         raise UsageError(
             f"{at} holds a search that was not finished",
             remedy="use --resume to continue it, or --overwrite to start again",
         )
-    past = saved.taken_up(at, here, offered) if resume else None
+    past = result.taken_up(at, here, offered) if resume else None
     before = past.spent if past else 0.0
     if before >= budget:
         raise UsageError(
-            f"budget too small: the search has already used {written(before)} of {written(budget)}",
-            remedy=f"use a larger budget, for example --budget {written(before + budget)}",
+            f"budget too small: the search has already used {duration_in_words(before)} of "
+            f"{duration_in_words(budget)}",
+            remedy="use a larger budget, for example --budget "
+            f"{duration_in_words(before + budget)}",
         )
     partial: str | None = None
     ended: terminal.Ended | None = None
@@ -153,7 +155,7 @@ def command(
         stack.enter_context(terminal.reported())
         replace = overwrite or into is not None or (resume and _is_of_settings_alone(target))
         file = stack.enter_context(claim(target, overwrite=replace))
-        state = saved.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
+        state = result.State(stack.enter_context(claim(at, overwrite=True)), here, offered)
         view = stack.enter_context(tune_display.shown(job))
         evaluator = Measured(
             here,
@@ -223,9 +225,9 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
         # half as much again, because the next start can meet a busier machine
         enough = 60 * -(-1.5 * (budget + error.needed) // 60)
         raise UsageError(
-            f"budget too small: {written(budget)} does not suffice for one trial of this job and "
-            "the final rounds",
-            remedy=f"use --budget {written(enough)} or more",
+            f"budget too small: {duration_in_words(budget)} does not suffice for one trial of this "
+            "job and the final rounds",
+            remedy=f"use --budget {duration_in_words(enough)} or more",
         ) from None
 
 

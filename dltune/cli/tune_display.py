@@ -15,7 +15,7 @@ import click
 from dltune.base.formatting import Table, columns
 from dltune.cli import terminal
 from dltune.cli.terminal import live
-from dltune.plan.settings.effects import effects, in_words, speed
+from dltune.plan.settings.show import effects, in_words, speed
 from dltune.schemas.bench import Trial
 from dltune.schemas.settings import SettingsPlan, Untried
 from dltune.tune.search import Progress

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from dltune.gate.config import Config, Limit
-    from dltune.gate.verdict import Sample
+    from dltune.gate.limits import Config, Limit
+    from dltune.gate.verdicts import Sample
     from dltune.schemas.gate import Verdict
 
 # calls of one turn take about so long together, so that the clock and a call's own noise are small
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--dltune-gate"):
         return
     from dltune.base.errors import UsageError
-    from dltune.gate.config import load
+    from dltune.gate.limits import load
 
     try:
         config.stash[_CONFIG] = load(config.rootpath, None)
@@ -62,7 +62,7 @@ class Gate:
 
     def within(self, seconds: float, function: Callable[[], object]) -> Verdict:
         """Fail the test when the median call of `function` takes longer than `seconds`."""
-        from dltune.gate.config import Limit
+        from dltune.gate.limits import Limit
 
         calls = _calls(function)
         return self._hold(
@@ -75,7 +75,7 @@ class Gate:
     ) -> Verdict:
         """Fail the test when `new` takes more than `limit` times as long as `base`. The two run in
         turns, in random order."""
-        from dltune.gate.config import Limit
+        from dltune.gate.limits import Limit
 
         calls = {new: _calls(new), base: _calls(base)}
 
@@ -87,8 +87,8 @@ class Gate:
         return self._hold(Limit("time", ratio=limit), both)
 
     def _hold(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
-        from dltune.gate.figures import sentence
-        from dltune.gate.verdict import held
+        from dltune.gate.formats import sentence
+        from dltune.gate.verdicts import held
 
         verdict = self._decided(limit, take)
         self.verdicts.append(verdict)
@@ -97,7 +97,7 @@ class Gate:
         return verdict
 
     def _decided(self, limit: Limit, take: Callable[[Sample], None]) -> Verdict:
-        from dltune.gate.verdict import Sample, judge, next_look
+        from dltune.gate.verdicts import Sample, judge, next_look
         from dltune.stats import least_rounds
 
         sample = Sample("time", "s")

@@ -19,18 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.bench.contest import Contest, Progress
-from dltune.bench.runner import Runner
+from dltune.bench.contest import Contest, Progress, Runner
 from dltune.bench.settings import Setting
-from dltune.gate.metrics import OPS
-from dltune.gate.side import Side, blame
+from dltune.gate.checkouts import Side, blame
+from dltune.gate.limits import OPS
 from dltune.job import protocol
 from dltune.job.protocol import Orders
 from dltune.job.record import NANOSECOND, Record
 from dltune.plan import plan as plan_document
 from dltune.schemas.machine import Machine
 from dltune.stats import quantiles
-from dltune.turns.step_barrier import JobEndedError
+from dltune.turns import JobEndedError
 from dltune.watch.stack_samples import Looks, Stack
 
 # seconds of turns in a launch, about as long as its two jobs need to start

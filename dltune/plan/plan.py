@@ -1,8 +1,18 @@
-"""Plans as a whole: read with the planners of their sections, made, and put together."""
+"""Plans as a whole: read with the planners of their sections, made, and put together.
+
+Enforce: run an unmodified job with a plan, and tell what came of it.
+
+A plan on one job: its sections composed, the job started, what came of each.
+
+`dltune.apply`: a plan enforced from inside a script, without `dltune run` around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +22,12 @@ import msgspec
 from dltune import __version__
 from dltune.base.documents import digest, now, refuse
 from dltune.base.errors import UsageError
-from dltune.base.formatting import counted, visible
-from dltune.plan.observer import Observer
-from dltune.plan.registry import composed, names, planner
+from dltune.base.formatting import Table, counted, visible
+from dltune.job import protocol
+from dltune.job.launch import Job, Process
+from dltune.job.protocol import machine_lines
+from dltune.job.rank_layout import Shares, local_rank, rank_cores
+from dltune.plan.planner import Enforcement, Observer, Outcome, Run, composed, names, planner
 from dltune.schemas import plan as documents
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import SCHEMA, Plan
@@ -25,6 +38,7 @@ from dltune.schemas.profile import (
     job,
     task,
 )
+from dltune.system import topology
 
 _WITHOUT = "install it, or remove this section from the plan"
 
@@ -260,3 +274,130 @@ def in_order(plan: Plan) -> list[tuple[str, Any]]:
     """Return the plan's sections by their planners' names, in the order in which they take
     effect."""
     return [(name, plan.sections[name]) for name in composed(plan.sections)]
+
+
+LOOK_SECONDS = 0.5  # between two looks at a job that says nothing
+
+
+class Composition:
+    """The sections of one plan in force on one job, in the order in which they take effect."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        partial: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        """With `partial`, what still applies of a plan that does not fit; `say` is told what does
+        not. Raises UsageError when a section does not fit, or there is none."""
+        require_sections(plan)
+        self._run = Run(plan, machine, command, environment, partial, say, Shares(machine))
+        self._sections: dict[str, Enforcement] = {
+            name: planner(name).enforce(section, self._run) for name, section in in_order(plan)
+        }
+        self.cause: str | None = None
+
+    def announced(self) -> list[str]:
+        """What is said before the job starts."""
+        return [sentence for one in self._sections.values() for sentence in one.announced]
+
+    def intent(self) -> Iterator[str | Table]:
+        """What would be enforced."""
+        for one in self._sections.values():
+            yield from one.intent()
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[Job]:
+        """The job, which is ended with the block if it still runs. Raises DltuneError when the
+        command or the environment cannot be made, or the job cannot be started."""
+        sections = list(self._sections.values())
+        command = self._run.command
+        for one in sections:
+            command = one.command(command)
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dltune-")))
+            environment: dict[str, str] = {}
+            for one in reversed(sections):
+                base = {**self._run.environment, **environment}
+                environment |= one.environment(base, folder)
+            if not any(one.inside for one in sections):  # nothing to do in the job's Python
+                environment["DLTUNE_DISABLE"] = "1"
+            job = stack.enter_context(
+                Job(command, answer=self.answer, greet=self.greet, environment=environment)
+            )
+            for one in sections:
+                stack.enter_context(one.beside(job.pid))
+            yield job
+
+    def watch(self, job: Job) -> dict[str, Outcome]:
+        """Until the job ends; by the planners' names, what came of their sections. Raises
+        DltuneError when one was not in force."""
+        sections = list(self._sections.values())
+        for event in job.events(LOOK_SECONDS):
+            for one in sections:
+                one.look(job)
+            if event is None:
+                continue
+            if isinstance(event.message, protocol.Building):
+                self._run.say(event.message.phase)
+            for one in sections:
+                one.hear(job, event)
+        code = job.exit_code
+        assert code is not None  # it has ended
+        # the nearer to the ops, the more a section knows of why nothing was enforced
+        outcomes = {name: one.ended(code) for name, one in reversed(self._sections.items())}
+        self.cause = next(filter(None, (one.cause() for one in sections)), None)
+        return {name: found for name in self._sections if (found := outcomes[name]) is not None}
+
+    def answer(self, python: protocol.Python) -> dict[str, object]:
+        """The reply to an interpreter of the job that starts. Raises UsageError."""
+        reply: dict[str, Any] = {}
+        adapters: list[Any] = []
+        for one in self._sections.values():
+            theirs: Mapping[str, Any] = one.answer(python)
+            reply |= theirs
+            adapters += theirs.get("adapters", ())
+        if adapters:
+            reply["adapters"] = adapters
+        return {**reply, "plugin": self._run.pools is not None}
+
+    def greet(self, process: Process) -> list[str]:
+        """First orders of a plugin: its cores and pools, then what each section orders."""
+        machine, rank = self._run.shares.of(process.pid)
+        pools = self._run.pools(machine, rank) if self._run.pools else None
+        orders = (line for one in self._sections.values() for line in one.greet(process))
+        return [*machine_lines(machine, pools), *orders]
+
+
+_applied = False
+
+
+def apply(path: Path) -> None:
+    """Enforce the plan at `path` in this process.
+
+    A rank of a launcher gets its part of the node's cores. Raises UsageError, before anything is
+    changed, when the plan does not fit this machine, when one of its sections cannot be enforced
+    from inside, or when another plan is enforced in this process.
+    """
+    global _applied
+    plan = load(path)
+    require_sections(plan)
+    machine = topology.local()
+    require_machine(plan, machine)
+    if _applied or os.environ.get("DLTUNE_SOCKET"):
+        raise UsageError(
+            "this process already runs under a plan",
+            remedy="call dltune.apply only once, and not under dltune run",
+        )
+    rank = local_rank(os.environ)
+    part = rank_cores(machine, rank) if rank is not None and rank.size > 1 else machine
+    actions = [planner(name).apply(section, plan, part) for name, section in in_order(plan)]
+    if part is not machine:
+        os.sched_setaffinity(0, [cpu for core in part.cores for cpu in core.cpus])
+    for action in reversed(actions):  # first what can still fail: the framework's
+        action()
+    _applied = True

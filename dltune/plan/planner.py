@@ -1,24 +1,174 @@
-"""The interface of every planner to the rest of dltune."""
+"""The interface of every planner to the rest of dltune.
+
+A section of a plan in force on one job: its demands on a run.
+
+The sections of a plan are composed in one order (`registry.composed`). Each finds in `Run` the
+decisions of the sections before it, and leaves there the facts that later sections need.
+
+A section of a plan in a benchmark: its orders to the job, and what it measures there.
+
+The planners: those that dltune's core, its systems and extensions of other packages register.
+
+Whether the plugin has come to a job that needs it, and why it has not.
+
+A length of time on the command line: 90s, 10m, 1h, or a number of minutes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import functools
+import graphlib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import click
 import msgspec
 
-from dltune.base.errors import UsageError
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.observer import Observer
-from dltune.schemas.plan import Plan
+from dltune import extensions
+from dltune.base.errors import DltuneError, UsageError
+from dltune.base.formatting import Table
+from dltune.job import protocol
+from dltune.job.failures import Sightings, hopeless, require_all_reported, why_no_step
+from dltune.job.launch import Event, Job, Process
+from dltune.job.protocol import REPORT
+from dltune.job.rank_layout import Shares
+from dltune.job.record import Record
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import Plan, Uniform
 from dltune.views import Schedule, View
 
 if TYPE_CHECKING:
+    from dltune.job import protocol
+    from dltune.job.record import Record
     from dltune.schemas.machine import Machine
     from dltune.schemas.profile import Profile, Step
     from dltune.simulate import engine
+
+
+@dataclass
+class Run:
+    """One job that is to run under a plan.
+
+    `environment`: the environment of dltune itself. `partial`: parts that do not fit are left out,
+    and reported by `say`. `shares`: each rank's part of the cores. `pools`: the framework's own
+    pools of threads in a process, by its part of the machine and its rank (gives None: they are
+    left alone; is None: no section has a use for the plugin). `changes`: by what of itself the plan
+    has changed the graphs of a process since its profile, in a few words (empty: by nothing), by
+    pid."""
+
+    plan: Plan
+    machine: Machine
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    partial: bool
+    say: Callable[[str], None]
+    shares: Shares
+    pools: Callable[[Machine, int | None], Uniform | None] | None = None
+    changes: list[Callable[[int], str]] = field(default_factory=list)
+
+    def needs_plugin(self) -> None:
+        """Require the plugin, whatever becomes of the framework's pools."""
+        if self.pools is None:
+            self.pools = lambda *_: None
+
+    def changed(self, pid: int) -> str:
+        """Return the part of the plan that has changed this process's graphs; empty: none."""
+        return next(filter(None, (change(pid) for change in reversed(self.changes))), "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a section in a job that has ended. `document`: for `dltune run --json`.
+    `sentences`: for users."""
+
+    document: Any
+    sentences: Sequence[str]
+
+
+class Enforcement:
+    """Enforcement that does nothing to a job; a planner's subclass overrides its actions.
+
+    `inside`: it needs dltune in the job's Python. `announced`: sentences that are printed before
+    the job starts.
+    """
+
+    inside = False
+    announced: Sequence[str] = ()
+
+    def intent(self) -> Iterator[str | Table]:
+        """Yield what would be enforced, for `dltune run --dry-run`."""
+        return iter(())
+
+    def command(self, given: Sequence[str]) -> Sequence[str]:
+        """Return the command to start. Raises UsageError if it cannot be made."""
+        return given
+
+    def environment(self, base: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        """Return variables to set in addition to `base`, which has the variables of later sections.
+        The job can write to `folder` while it runs. Raises DltuneError."""
+        return {}
+
+    def beside(self, pid: int) -> contextlib.AbstractContextManager[None]:
+        """Return the context that accompanies the job, whose first process is `pid`."""
+        return contextlib.nullcontext()
+
+    def answer(self, python: protocol.Python) -> Mapping[str, object]:
+        """Return the reply to an interpreter of the job that starts. Raises UsageError when the
+        plan is for another job."""
+        return {}
+
+    def greet(self, process: Process) -> Sequence[str]:
+        """Return orders for a plugin that has just connected, after its cores and pools."""
+        return ()
+
+    def look(self, job: Job) -> None:
+        """Poll the job, a few times a second. Raises DltuneError."""
+
+    def hear(self, job: Job, event: Event) -> None:
+        """Handle a message of the job. Raises DltuneError when the section cannot be in force."""
+
+    def ended(self, exit_code: int) -> Outcome | None:
+        """Return the outcome once the job has ended. Raises DltuneError when the section was not in
+        force in it."""
+        return None
+
+    def cause(self) -> str | None:
+        """Return why the job failed, if this section knows."""
+        return None
+
+
+class Observer:
+    """Observes nothing and orders nothing; a planner's own overrides what it does.
+
+    `records_ops`: it needs the times of single ops, so the job records them in every setting.
+    """
+
+    records_ops = False
+
+    def require(self, python: protocol.Python) -> None:
+        """Check an interpreter of the job that starts. Raises UsageError if the job is not the one
+        that the section is for."""
+
+    def lines(self) -> list[str]:
+        """Return orders for every process of the job."""
+        return []
+
+    def hear(self, record: Record, execution: protocol.Execution) -> None:
+        """Receive an execution of a step."""
+
+    def taken(self) -> tuple[float, ...]:
+        """Return the efficiencies of the executions since the last call, each 0 to 1."""
+        return ()
+
+    def faults(self, records: Iterable[Record]) -> Iterator[str]:
+        """Yield sentences on what of the section is not in force in the job."""
+        return iter(())
+
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -146,3 +296,128 @@ class Planner(Generic[S]):
         `beside`: documents from which the plan was possibly made. Raises DltuneError when it cannot
         be computed."""
         return None
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all planners, dltune's own first."""
+    return extensions.names("planners")
+
+
+@functools.cache
+def planner(name: str) -> Planner[Any]:
+    """Return the planner `name`. Raises UsageError if there is none, or if it cannot be loaded."""
+    target = extensions.find("planners", name)
+    if target is None:
+        broken = "; ".join(extensions.failures().values())
+        raise UsageError(
+            f"the system or package with the planner {name!r} is not installed"
+            + (f" ({broken})" if broken else ""),
+            remedy=f"install it, or use one of {', '.join(names())}",
+        )
+    where = f"the planner {name!r} ({target})"
+    try:
+        loaded = extensions.load(target)
+    except Exception as error:  # importing another package can raise anything
+        raise UsageError(
+            f"{where} cannot be loaded: {type(error).__name__}: {error}",
+            remedy="repair or uninstall the package that provides it",
+        ) from error
+    whole = all(hasattr(loaded, part) for part in ("name", "summary", "section"))
+    if not isinstance(loaded, Planner) or not whole or loaded.name != name:
+        raise UsageError(
+            f"{where} is not a Planner with this name, a summary and a section",
+            remedy="report this to the authors of the package that provides it",
+        )
+    return loaded
+
+
+def composed(sections: Iterable[str]) -> list[str]:
+    """Names of planners in the order in which their sections take effect on a job: each after those
+    that it names itself (`Planner.after`), and before those of `Planner.before`. Raises UsageError
+    when two want to come after each other."""
+    chosen = sorted(sections)
+    order = graphlib.TopologicalSorter[str]()
+    for name in chosen:
+        earlier = {*planner(name).after, *(o for o in chosen if name in planner(o).before)}
+        order.add(name, *sorted(earlier.intersection(chosen)))
+    try:
+        return list(order.static_order())
+    except graphlib.CycleError as error:
+        circle = ", ".join(error.args[1][1:])
+        raise UsageError(
+            f"the planners {circle} cannot be ordered: each must come after the other",
+            remedy="report this to the authors of the packages that provide them",
+        ) from None
+
+
+# how often a job is looked after whose step has not been seen
+LOOK_SECONDS = 2.0
+
+
+class Attachment:
+    """One job's. `seen`: which of its processes were heard of."""
+
+    def __init__(self) -> None:
+        self.seen = Sightings()
+        self._processes: list[Process] = []
+        self._looked = time.monotonic()
+
+    def greet(self, process: Process) -> Record:
+        """What is to be kept of a process whose plugin has just come."""
+        self._processes.append(process)
+        record = self.seen.records[process.pid] = Record(process.hello)
+        return record
+
+    def look(self, job: Job) -> None:
+        """Until the plan is in force somewhere: make sure that the job does not run without it.
+        Raises DltuneError when it does."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
+            return
+        self._looked = now
+        if error := hopeless(self.seen):
+            raise error
+        require_all_reported(job.pid, *self.seen.reported())
+        for process in self._processes:
+            process.order([REPORT])
+
+    def hear(self, event: Event) -> None:
+        """Raises DltuneError when the plugin could not be built or loaded: the job would run plain,
+        and that must not pass for a run with the plan."""
+        self.seen.add(event.message)
+        if isinstance(event.message, protocol.Failed):
+            raise why_no_step(self.seen, None)
+
+    def why_nothing(self, exit_code: int, unmet: str) -> DltuneError:
+        """Why the plan came into force nowhere; `unmet` says so where a job ran other graphs to
+        its end."""
+        if exit_code == 0 and any(record.graphs for record in self.seen.records.values()):
+            return UsageError(unmet, remedy="profile the job as it is now and plan again")
+        return why_no_step(self.seen, exit_code)
+
+
+_SECONDS = {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
+
+
+class Duration(click.ParamType[float]):
+    """Its value is in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        found = _WRITTEN.fullmatch(str(value).strip())
+        if not found or not float(found[1]):
+            self.fail(f"{value!r} is not a duration above 0 such as 90s, 10m or 1h", param, ctx)
+        return float(found[1]) * _SECONDS[found[2]]
+
+
+def duration_in_words(seconds: float) -> str:
+    """As a person reads it, and as the command line takes it."""
+    if seconds < 120:
+        return f"{seconds:.0f}s"
+    return f"{seconds / 60:.0f}m" if seconds % 60 < 1 else f"{seconds / 60:.1f}m"

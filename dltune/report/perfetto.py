@@ -20,7 +20,7 @@ from typing import Any
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 from dltune.plan.plan import in_order
-from dltune.plan.registry import planner
+from dltune.plan.planner import planner
 from dltune.report.page import plan_of
 from dltune.report.timeline import Execution, Slice, Timeline, corunning, executions, live_bytes
 from dltune.schemas.plan import Plan

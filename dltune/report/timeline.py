@@ -20,10 +20,9 @@ import numpy as np
 
 from dltune.base.errors import DltuneError
 from dltune.plan.plan import in_order
-from dltune.plan.registry import planner
-from dltune.plan.threads.decide import planned
+from dltune.plan.planner import planner
+from dltune.plan.threads.decide import per_instance, per_type, planned
 from dltune.plan.threads.replay import replayed
-from dltune.plan.threads.strategies import per_instance, per_type
 from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Profile, Step
 from dltune.simulate import engine, step_graph

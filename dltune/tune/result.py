@@ -1,16 +1,26 @@
-"""Result of a search, in the form of a plan."""
+"""Result of a search, in the form of a plan.
+
+The search's state next to the plan, so that it can be taken up again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from dltune import __version__
+from dltune.base import documents
+from dltune.base.documents import Output
+from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import framework
-from dltune.schemas.bench import Trial
+from dltune.plan.settings.setting import Circumstances
+from dltune.plan.settings.show import in_words
+from dltune.schemas import bench
+from dltune.schemas.bench import Trial, Tune
+from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice, Effect, Kind, Measured, SettingsPlan, Untried
-from dltune.tune.candidate import AS_GIVEN, Candidate, added, furthest
-from dltune.tune.search import Final, Search
-from dltune.tune.verdict import FINAL_CONFIDENCE, inverse, measured, verdict_of
-from dltune.tune.wanted import idle
+from dltune.tune.candidates import AS_GIVEN, Candidate, Offer, added, furthest, idle
+from dltune.tune.search import FINAL_CONFIDENCE, Final, Search, inverse, measured, verdict_of
 
 UNCONFIRMED = "the final rounds did not confirm the gain, so the job stays as found"
 
@@ -117,3 +127,65 @@ def _left(search: Search, partial: str | None) -> Iterator[Untried]:
         name = option.choice.setting
         reason = "another value had nothing to act on" if name in none else why
         yield Untried(name, option.choice.value, reason)
+
+
+def beside(plan: Path) -> Path:
+    """The state's file for a plan's file: plan.tune.json for plan.json."""
+    return plan.with_name(f"{plan.name.removesuffix('.gz').removesuffix('.json')}.tune.json")
+
+
+def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
+    """The state of an earlier search on this job and this machine.
+
+    Raises UsageError when there is none, and when it is of another job, machine or space.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"there is no search to continue: {path} does not exist",
+            remedy="omit --resume; dltune saves the search next to the plan after each trial",
+        )
+    state = bench.load_tune(path)
+    for what, was, now in (
+        ("another job", " ".join(state.command), " ".join(here.command)),
+        ("another machine", state.machine, here.machine.fingerprint),
+        (
+            "other candidates",
+            in_words(state.options),
+            in_words(tuple(o.choice for o in offer.options)),
+        ),
+    ):
+        if was != now:
+            raise UsageError(
+                f"{path} holds a search with {what}: {was}; now {now}",
+                remedy="use the same command and options, or omit --resume",
+            )
+    return state
+
+
+class State:
+    """Written after each trial."""
+
+    def __init__(self, file: Output, here: Circumstances, offer: Offer) -> None:
+        self._file = file
+        self._here = here
+        self._options = tuple(option.choice for option in offer.options)
+
+    def write(self, trials: Sequence[Trial], spent: float, framework: Framework | None) -> None:
+        """Raises UsageError when it cannot be written."""
+        self._file.write(
+            Tune(
+                schema=bench.TUNE_SCHEMA,
+                created=documents.now(),
+                dltune=__version__,
+                command=self._here.command,
+                machine=self._here.machine.fingerprint,
+                framework=framework,
+                options=self._options,
+                spent=spent,
+                trials=tuple(trials),
+            )
+        )
+
+    def remove(self) -> None:
+        """Remove the file: a search that has come to its end cannot be taken up."""
+        self._file.path.unlink(missing_ok=True)

@@ -27,9 +27,8 @@ from pathlib import Path
 from search_rivals import RIVALS, BudgetSpent, Measuring
 from settings_table import Batch, Replayed, Table, load
 
-from dltune.plan.settings.effects import in_words as named
-from dltune.tune import verdict
-from dltune.tune.search import BudgetTooSmallError, Search
+from dltune.plan.settings.show import in_words as named
+from dltune.tune.search import BudgetTooSmallError, Search, judge
 
 BUDGETS = (120.0, 240.0, 480.0)
 # of a rival's measurements; the best of these is shown
@@ -138,7 +137,7 @@ def trial(batch: Batch, lot: random.Random) -> tuple[str, int]:
     seen: list[float] = []
     for ratio in ratios(batch, lot):
         seen.append(ratio)
-        if judged := verdict.judge(seen):
+        if judged := judge(seen):
             return judged.verdict, len(seen)
     raise AssertionError("rounds go on for ever")
 

@@ -68,7 +68,7 @@ from dltune.systems.parallelism.model.search import (
 from dltune.systems.parallelism.schemas.operators import Operators
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 from dltune.systems.parallelism.schemas.topology import Kind
-from dltune.systems.parallelism.times import Measured, costs
+from dltune.systems.parallelism.times import MeasuredCosts, costs
 
 # rates of the links, and bytes that may go faster after a pause: few, as real links let none
 RATES = {"100mbit": "16kb", "400mbit": "32kb"}
@@ -128,7 +128,7 @@ def space(operator: Any, devices: int) -> list[Configuration]:
 
 
 def posed(
-    graph: Operators, found: Measured, ranks: int, link: Speeds, factor: float = 1.0
+    graph: Operators, found: MeasuredCosts, ranks: int, link: Speeds, factor: float = 1.0
 ) -> Problem:
     """`factor`: on all computing."""
 
@@ -145,7 +145,7 @@ class Calibration:
     """One network: the factor on all its computing, and rows of the strategies that calibrate."""
 
     graph: Operators
-    found: Measured
+    found: MeasuredCosts
     ranks: int
     rows: Sequence[dict[str, Any]]
     factor: float = 1.0
@@ -421,7 +421,7 @@ def tell(lines: Sequence[dict[str, Any]], networks: Sequence[str], *, details: b
         graph, about = NETWORKS[name](), next(one for one in own if "times" in one)
         times = {_request(r): Times(**t) for r, t in about["times"]}
         rows[name] = [one for one in own if "seconds" in one]
-        found = Measured(graph, times, about["update"])
+        found = MeasuredCosts(graph, times, about["update"])
         of[name] = Calibration(
             graph, found, about["ranks"], [one for one in rows[name] if _calibrates(one)]
         )

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from settings_table import Replayed, Table
 
 from dltune.schemas.settings import Choice
-from dltune.tune.candidate import AS_GIVEN, Candidate
-from dltune.tune.evaluator import Refused
+from dltune.tune.candidates import AS_GIVEN, Candidate, Refused
 
 # asked for known combinations so many times in a row, a search has come to its end
 STUCK = 50

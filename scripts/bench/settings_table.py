@@ -32,8 +32,7 @@ from typing import Any
 
 from dltune.plan.settings.space import SPACE
 from dltune.schemas.settings import Choice
-from dltune.tune.candidate import AS_GIVEN, Candidate, Option
-from dltune.tune.evaluator import Refused
+from dltune.tune.candidates import AS_GIVEN, Candidate, Option, Refused
 
 # of the decomposition; it stands still after a few
 SWEEPS = 10

@@ -30,8 +30,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dltune.gate.ab import ab
-from dltune.gate.config import Config
+from dltune.gate.comparison import ab
+from dltune.gate.limits import Config
 from dltune.gate.measure import Measurement
 from dltune.system import topology
 

@@ -22,8 +22,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "gate"))
 
 import resampled
 
-from dltune.gate.config import Config
-from dltune.gate.metrics import DEFAULT_RATIO
+from dltune.gate.limits import DEFAULT_RATIO, Config
 
 SLOWDOWNS = (1.0, 1.04, 1.05, 1.10)
 Rule = Callable[[list[resampled.Launch], float], bool]

@@ -27,10 +27,10 @@ from typing import Any
 
 from gate_live import busy, in_microseconds, write_recording
 
-from dltune.gate import probe, training
-from dltune.gate.alike import alike
-from dltune.gate.config import Config, parse
-from dltune.gate.side import Side
+from dltune.gate import commands, training
+from dltune.gate.checkouts import Side
+from dltune.gate.commands import alike
+from dltune.gate.limits import Config, parse
 from dltune.system import topology
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         config = parse(tomllib.loads(toml), name)
         kinds[name] = config, alike(config, "steps", (), machine, sides)[0]
     began = time.monotonic()
-    signatures = probe.look(sides[0], machine, steps=True, timeout=120.0, tell=print)
+    signatures = commands.look(sides[0], machine, steps=True, timeout=120.0, tell=print)
     recorded: dict[str, list[dict[str, list[list[int]]]]] = defaultdict(list)
     logs: dict[str, dict[str, list[float]]] = {
         name: {metric: [] for metric in ("step_time", "step_mean", "step_cpu")} for name in kinds

@@ -25,15 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from dltune import __version__
-from dltune.bench.jobs import all_ended
+from dltune.bench.contest import all_ended
 from dltune.plan.settings import space
-from dltune.plan.settings.effects import in_words
 from dltune.plan.settings.setting import Circumstances, Means, Setting
+from dltune.plan.settings.show import in_words
 from dltune.schemas.settings import Choice
 from dltune.system import topology
-from dltune.tune.candidate import AS_GIVEN, Candidate
-from dltune.tune.evaluator import Refused
-from dltune.tune.measured import Measured
+from dltune.tune.candidates import AS_GIVEN, Candidate, Refused
+from dltune.tune.evaluation import Measured
 
 PATIENCE = 120.0
 # rounds, of which a median and a spread are worth something

@@ -14,8 +14,7 @@ import collections
 from pathlib import Path
 
 from dltune.frameworks.tensorflow import runtime
-from dltune.plan.threads.decide import planned
-from dltune.plan.threads.strategies import per_instance, per_type
+from dltune.plan.threads.decide import per_instance, per_type, planned
 from dltune.schemas.profile import Profile, load
 from dltune.simulate import machine_transfer
 from dltune.simulate.machine_transfer import transferred

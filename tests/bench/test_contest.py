@@ -11,8 +11,7 @@ from pretended import Clock, PretendedJob, plan, setting
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.bench import contest
-from dltune.bench.contest import Contest, Progress
-from dltune.bench.runner import Runner
+from dltune.bench.contest import Contest, Progress, Runner
 from dltune.cli import terminal
 from dltune.job import protocol
 from dltune.job.launch import Event

@@ -10,8 +10,8 @@ import pyperf
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.bench import pyperf_file
-from dltune.bench.pyperf_file import encode
+from dltune.bench import document
+from dltune.bench.document import encode
 
 CIRCUMSTANCES = {
     "cpu_model": "Some CPU",
@@ -76,7 +76,7 @@ def test_a_setting_without_a_step_is_refused() -> None:
 
 
 def test_without_pyperf_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyperf_file.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(document.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pyperf, which is not installed") as caught:
-        pyperf_file.require_pyperf()
+        document.require_pyperf()
     assert "dltune[bench]" in str(caught.value.remedy)

@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.base.errors import UsageError
-from dltune.bench.runner import Runner
+from dltune.bench.contest import Runner
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.plan.plan import with_sections
 from dltune.schemas.plan import OpPlan, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
-from dltune.turns import step_barrier as module
-from dltune.turns.allotment import LEAST_STEPS, first_turn
-from dltune.turns.step_barrier import JobEndedError
+from dltune.turns import LEAST_STEPS, JobEndedError, first_turn, time
 
 MACHINE = synthetic.machine(2)
 
@@ -109,7 +107,7 @@ def test_a_validation_within_an_execution_of_several_steps(clock: Clock) -> None
 def test_a_shorter_turn_is_some_steps_that_count(epoch: int, pause: float, step: float) -> None:
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.time, "monotonic_ns", clock)
+        patch.setattr(time, "monotonic_ns", clock)
         runner = standing(
             PretendedJob(clock, cost=lambda n, _: pause if n % epoch == epoch - 1 else step)
         )
@@ -151,7 +149,7 @@ def test_with_one_graph_every_execution_is_one_step(turns: list[list[float]]) ->
     clock = Clock()
     seconds = [s for turn in turns for s in turn]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.time, "monotonic_ns", clock)
+        patch.setattr(time, "monotonic_ns", clock)
         runner = standing(PretendedJob(clock, cost=lambda number, place: seconds[number]))
         for turn in turns:
             clock.pass_(77)
@@ -163,7 +161,7 @@ def test_with_one_graph_every_execution_is_one_step(turns: list[list[float]]) ->
 def test_a_step_of_two_graphs_holds_both(turns: list[int]) -> None:
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.time, "monotonic_ns", clock)
+        patch.setattr(time, "monotonic_ns", clock)
         job = PretendedJob(clock, ("g", "d"), cost=lambda number, place: (0.01, 0.03)[number % 2])
         runner = standing(job, "d", "g")
         for executions in turns:

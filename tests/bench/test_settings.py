@@ -9,7 +9,7 @@ import synthetic
 from dltune.base.errors import UsageError
 from dltune.bench.settings import on_part, settings
 from dltune.plan.plan import with_sections
-from dltune.plan.settings.applied import NOTHING, Applied, applied
+from dltune.plan.settings.choices import NOTHING, Applied, applied
 from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
 

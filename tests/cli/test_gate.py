@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from repository import git
 
-from dltune.gate import history
+from dltune.gate import verdicts
 from dltune.schemas import gate as doc
 
 QUICK = "budget = 20\nconfidence = 0.5\nmetrics.page_faults = { ratio = 1.5 }\n"
@@ -85,7 +85,7 @@ def test_a_regression_fails_in_every_output(project: Path) -> None:
     assert "limit failed" in (project / "m.md").read_text()
     assert len(json.loads((project / "g.json").read_text())) == 1
     assert ET.parse(project / "t.svg").getroot().tag.endswith("svg")
-    assert len(history.load(project / "h.jsonl")) == 1
+    assert len(verdicts.load(project / "h.jsonl")) == 1
     nothing_left(project)
 
 

@@ -13,13 +13,13 @@ from plan_sections import UNIFORM
 from dltune.cli import tune_display
 from dltune.cli.tune_display import View
 from dltune.plan import plan as plans
-from dltune.plan.duration import written
+from dltune.plan.planner import duration_in_words
 from dltune.schemas import bench
 from dltune.schemas.bench import Trial, Tune
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Untried
 from dltune.system import topology
-from dltune.tune import saved
+from dltune.tune import result
 from dltune.tune.search import Progress
 
 JOB = ("--", sys.executable, "-c", "raise SystemExit(7)")
@@ -70,7 +70,7 @@ def test_a_budget_that_is_none(tmp_path: Path, budget: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "told"), [(90, "90s"), (600, "10m"), (630, "10.5m")])
 def test_durations_are_written_as_they_are_read(seconds: float, told: str) -> None:
-    assert written(seconds) == told
+    assert duration_in_words(seconds) == told
 
 
 def test_two_outputs(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_plan_with_more_than_settings_is_not_written_over_by_going_on(tmp_path
 
 def test_plans_of_like_names_have_states_of_their_own(tmp_path: Path) -> None:
     names = ("bert.v1.json", "bert.v2.json", "bert.tune.json", "bert.json.gz", "bert")
-    states = {name: saved.beside(tmp_path / name) for name in names}
+    states = {name: result.beside(tmp_path / name) for name in names}
     assert len({states[name] for name in names[:3]}) == 3
     assert all(state != tmp_path / name for name, state in states.items())
 

@@ -13,7 +13,7 @@ import pytest
 from dltune.findings.rule import rules
 from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
 from dltune.plan.settings.space import SPACE
-from dltune.plan.threads.emit import FORMATS
+from dltune.plan.threads.planner import FORMATS
 from dltune.schemas import profile
 
 PACKAGE = Path(__file__).parents[2] / "dltune"

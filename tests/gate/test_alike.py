@@ -10,12 +10,13 @@ import decided
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.gate import alike as module
-from dltune.gate import whole, worktrees
-from dltune.gate.alike import alike
-from dltune.gate.config import Config, Limit
+from dltune.gate import checkouts as worktrees
+from dltune.gate import commands
+from dltune.gate import commands as module
+from dltune.gate.checkouts import Side, in_checkout
+from dltune.gate.commands import alike
+from dltune.gate.limits import Config, Limit
 from dltune.gate.measure import measure
-from dltune.gate.side import Side, in_checkout
 from dltune.system import memory
 
 SIDES = [Side(name, name, ("python", "train.py"), Path()) for name in ("base", "head")]
@@ -132,14 +133,12 @@ def test_rounds_of_a_disturbed_machine_are_taken_again(
         ran.append(side.name)
         return {"time": 1.0 + len(ran)}
 
-    monkeypatch.setattr(whole, "run", run)
+    monkeypatch.setattr(commands, "run", run)
     answers = iter([True, False, False])
-    monkeypatch.setattr(
-        "dltune.gate.disturbance.Disturbance.turn", lambda self: lambda: next(answers)
-    )
+    monkeypatch.setattr("dltune.gate.commands.Disturbance.turn", lambda self: lambda: next(answers))
     sides = [Side(name, name, ["true"], tmp_path) for name in ("base", "head")]
     config = Config(limits=TIME, timed="whole")
-    monkeypatch.setattr("dltune.gate.probe.look", lambda *_, **__: ())
+    monkeypatch.setattr("dltune.gate.commands.look", lambda *_, **__: ())
     found = measure(sides, decided.HERE, config, tell=lambda _: None, rounds=2)
     assert len(ran) == 6
     assert sorted(ran[:2]) == ["base", "head"]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from repository import git
 
-from dltune.gate import history
+from dltune.gate import verdicts
 from dltune.schemas import gate as doc
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
@@ -96,7 +96,7 @@ def test_the_action(project: Path, head: str, event: str, code: int) -> None:
     assert told["GITHUB_STEP_SUMMARY"].read_text() == (project / "gate.md").read_text()
     assert ("::error title=" in done.stderr) == bool(code)
     assert doc.load(project / "gate.json").outcome == outcome
-    assert len(history.load(project / "dltune-gate.jsonl")) == 1
+    assert len(verdicts.load(project / "dltune-gate.jsonl")) == 1
 
 
 def test_without_a_base_no_outcome_is_told(project: Path) -> None:

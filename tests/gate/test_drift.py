@@ -9,7 +9,7 @@ import decided
 import msgspec
 import pytest
 
-from dltune.gate import drift, figures, history
+from dltune.gate import formats, verdicts
 from dltune.schemas import gate as doc
 
 SPREAD = 0.049  # of the log ratio of launches: docs/explanation/decisions/gate-launches.md
@@ -21,7 +21,7 @@ def commit(day: int) -> doc.Revision:
 
 def gate(
     day: int, logs: list[float], outcome: doc.Outcome = "pass", since: int | None = None
-) -> history.Entry:
+) -> verdicts.Entry:
     """One gate of the history, of that day's commit against the one of the day `since` (before):
     its rounds' log ratios."""
     head = tuple(math.exp(log) for log in logs)
@@ -37,19 +37,19 @@ def gate(
         base=commit(day - 1 if since is None else since),
         head=commit(day),
     )
-    return history.entry(result, paired=True)
+    return verdicts.entry(result, paired=True)
 
 
-def course(random_: random.Random, shifts: list[float], launches: int) -> list[history.Entry]:
+def course(random_: random.Random, shifts: list[float], launches: int) -> list[verdicts.Entry]:
     return [
         gate(day, [random_.gauss(shift, SPREAD) for _ in range(launches)])
         for day, shift in enumerate(shifts, 1)
     ]
 
 
-def first_alarm(entries: list[history.Entry]) -> int | None:
+def first_alarm(entries: list[verdicts.Entry]) -> int | None:
     """After how many gates a drift is told first."""
-    return next((n for n, found in enumerate(drift.alarms(entries), 1) if found), None)
+    return next((n for n, found in enumerate(verdicts.alarms(entries), 1) if found), None)
 
 
 def test_one_percent_a_commit_over_ten_is_found() -> None:
@@ -67,14 +67,14 @@ def test_what_is_told_of_a_drift() -> None:
     entries = course(random.Random(2), [0.0] * 6 + [0.01] * 14, launches=60)
     after = first_alarm(entries)
     assert after is not None
-    (verdict,) = drift.alarms(entries)[after - 1]
+    (verdict,) = verdicts.alarms(entries)[after - 1]
     assert (verdict.over, verdict.outcome, verdict.metric) == ("drift", "fail", "step_time")
     assert verdict.median is not None
     assert abs(math.log(verdict.median) - 0.01 * verdict.rounds) < 0.03
     first = after - verdict.rounds + 1
     told = f"over {verdict.rounds} gates since {first:02d}{first:02d}{first:02d}{first:02d}"
-    assert told in figures.sentence(verdict)
-    assert drift.alarms(entries)[after] == []  # it counts anew
+    assert told in formats.sentence(verdict)
+    assert verdicts.alarms(entries)[after] == []  # it counts anew
 
 
 @pytest.mark.parametrize("tails", ["gaussian", "heavy"])
@@ -91,23 +91,23 @@ def test_seldom_where_nothing_changes(tails: str) -> None:
         is not None
         for _ in range(histories)
     )
-    bound = gates / drift.ALARMS
+    bound = gates / verdicts.ALARMS
     assert alarms <= histories * (bound + 3 * math.sqrt(bound * (1 - bound) / histories))
 
 
 def test_gates_that_failed_or_were_not_paired_do_not_count() -> None:
     slower = [0.05 + 0.001 * place for place in range(60)]
-    assert drift.alarms([gate(1, slower)]) != [[]]
-    assert drift.alarms([gate(1, slower, outcome="fail")]) == [[]]
+    assert verdicts.alarms([gate(1, slower)]) != [[]]
+    assert verdicts.alarms([gate(1, slower, outcome="fail")]) == [[]]
     result = decided.result(decided.verdict())
-    assert history.entry(result, paired=False).points[0].ratios == ()
+    assert verdicts.entry(result, paired=False).points[0].ratios == ()
 
 
 def test_a_result_fails_by_the_drift_that_it_makes_evident() -> None:
     result = decided.result(decided.verdict())
     calm, slow = gate(1, [0.01, -0.01] * 20), gate(2, [0.05 + 0.001 * n for n in range(60)])
-    assert drift.judged(result, [calm]) is result
-    failed = drift.judged(result, [calm, slow])
+    assert verdicts.judged(result, [calm]) is result
+    failed = verdicts.judged(result, [calm, slow])
     assert (failed.outcome, failed.passed, len(failed.verdicts)) == ("fail", False, 2)
     assert doc.check(failed) == []
     again = msgspec.json.decode(msgspec.json.encode(failed), type=doc.Result)
@@ -118,21 +118,21 @@ def test_a_branch_that_is_gated_as_it_grows_counts_once() -> None:
     """Eight gates of one branch, each against where it began."""
     first, others = gate(1, [0.0] * 20), [gate(day, [0.0] * 20, since=1) for day in range(2, 10)]
     last = gate(10, [0.0] * 20, since=9)
-    assert drift.chain([first, *others]) == [first, others[-1]]
-    assert drift.chain([first, *others, last]) == [first, others[-1], last]
+    assert verdicts.chain([first, *others]) == [first, others[-1]]
+    assert verdicts.chain([first, *others, last]) == [first, others[-1], last]
     slow = [0.012 + 0.05 * (-1) ** place for place in range(40)]
     growing = [gate(day, slow, since=1) for day in range(2, 30)]
-    assert drift.judged(decided.result(decided.verdict()), growing).outcome == "pass"
+    assert verdicts.judged(decided.result(decided.verdict()), growing).outcome == "pass"
 
 
 def test_gates_that_ran_beside_each_other_stand_in_any_order() -> None:
     first, second, third = (gate(day, [0.0] * 20) for day in (1, 2, 3))
-    assert drift.chain([second, first, third]) == [first, second, third]
+    assert verdicts.chain([second, first, third]) == [first, second, third]
 
 
 def test_the_same_commit_twice_is_a_chain_of_its_own() -> None:
     again = [gate(3, [0.0] * 20, since=3) for _ in range(3)]
-    assert drift.chain(again) == [again[-1]]
+    assert verdicts.chain(again) == [again[-1]]
 
 
 def test_what_differs_by_less_than_the_floor_is_equal() -> None:
@@ -141,5 +141,5 @@ def test_what_differs_by_less_than_the_floor_is_equal() -> None:
         "base": (doc.Measured("page_faults", "count", (100.0, 100.0, 0.0)),),
         "head": (doc.Measured("page_faults", "count", (109.0, 150.0, 50.0)),),
     }
-    entry = history.entry(decided.result(faults, measured=measured), paired=True)
+    entry = verdicts.entry(decided.result(faults, measured=measured), paired=True)
     assert entry.points[0].ratios == (1.0, 1.5)  # over 0 there is no ratio

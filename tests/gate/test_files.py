@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.gate import against, documents, history, pyperf_file
-from dltune.gate.config import Config, Limit
+from dltune.gate import commands, comparison
+from dltune.gate import verdicts as history
+from dltune.gate.limits import Config, Limit
 from dltune.schemas import gate as doc
 from dltune.schemas.plan import SCHEMA as PLAN
 from dltune.schemas.plan import Plan, Prediction, Threads, Uniform
@@ -57,10 +58,10 @@ def write_pyperf(path: Path, **benchmarks: list[list[float]]) -> Path:
 
 def test_pyperf_s_own_files_are_read(tmp_path: Path) -> None:
     path = write_pyperf(tmp_path / "x.json", parse=[[1.0, 3.0, 2.0], [4.0]], one=[[5.0, 6.0]])
-    assert pyperf_file.is_one(path)
-    assert pyperf_file.load(path) == {"pyperf:parse": [2.0, 4.0], "pyperf:one": [5.0, 6.0]}
+    assert comparison.is_one(path)
+    assert comparison.load_pyperf(path) == {"pyperf:parse": [2.0, 4.0], "pyperf:one": [5.0, 6.0]}
     packed = write_pyperf(tmp_path / "x.json.gz", parse=[[1.0], [2.0]])
-    assert pyperf_file.load(packed) == {"pyperf:parse": [1.0, 2.0]}
+    assert comparison.load_pyperf(packed) == {"pyperf:parse": [1.0, 2.0]}
 
 
 @pytest.mark.parametrize(
@@ -81,37 +82,41 @@ def test_what_is_no_pyperf_file(tmp_path: Path, content: str, told: str) -> None
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(UsageError, match=told):
-        pyperf_file.load(path)
+        comparison.load_pyperf(path)
 
 
 def test_two_pyperf_files_are_judged(tmp_path: Path) -> None:
     runs = [[1.0 + i / 500] for i in range(20)]
     slow = [[1.3 * run[0]] for run in runs]
-    before = against.load(write_pyperf(tmp_path / "a.json", same=runs, slower=runs, gone=runs))
-    now = against.load(write_pyperf(tmp_path / "b.json", same=runs, slower=slow, new=runs))
-    verdicts = against.compare(before, now, Config()).verdicts
+    before = comparison.load_baseline(
+        write_pyperf(tmp_path / "a.json", same=runs, slower=runs, gone=runs)
+    )
+    now = comparison.load_baseline(
+        write_pyperf(tmp_path / "b.json", same=runs, slower=slow, new=runs)
+    )
+    verdicts = comparison.compare(before, now, Config()).verdicts
     assert {v.metric: v.outcome for v in verdicts} == {
         "pyperf:same": "undecided",  # the two files' own spread is wider than the limit
         "pyperf:slower": "fail",
     }
     config = Config(limits=(Limit("pyperf:s*", ratio=1.5),))
-    assert {v.outcome for v in against.compare(before, now, config).verdicts} == {"pass"}
-    other = against.load(write_pyperf(tmp_path / "c.json", elsewhere=runs))
+    assert {v.outcome for v in comparison.compare(before, now, config).verdicts} == {"pass"}
+    other = comparison.load_baseline(write_pyperf(tmp_path / "c.json", elsewhere=runs))
     with pytest.raises(UsageError, match="no metric in common"):
-        against.compare(before, other, Config())
+        comparison.compare(before, other, Config())
 
 
 def test_a_baseline_knows_its_machine_and_command(tmp_path: Path) -> None:
-    before = against.load(written(tmp_path / "b.json", baseline()))
-    assert against.require_machine(before, decided.HERE, other=False) is None
+    before = comparison.load_baseline(written(tmp_path / "b.json", baseline()))
+    assert comparison.require_machine(before, decided.HERE, other=False) is None
     elsewhere = msgspec.structs.replace(decided.HERE, name="\x1b[2Janother")
     with pytest.raises(UsageError, match="another machine") as caught:
-        against.require_machine(before, elsewhere, other=False)
+        comparison.require_machine(before, elsewhere, other=False)
     assert "\x1b" not in str(caught.value)
-    assert "another machine" in (against.require_machine(before, elsewhere, other=True) or "")
-    against.require_command(before, ["python", "train.py"])
+    assert "another machine" in (comparison.require_machine(before, elsewhere, other=True) or "")
+    comparison.require_command(before, ["python", "train.py"])
     with pytest.raises(UsageError, match=r"was recorded with another command: python train\.py"):
-        against.require_command(before, ["python", "other.py"])
+        comparison.require_command(before, ["python", "other.py"])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_what_is_no_baseline(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "b.json"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=told):
-        against.load(path)
+        comparison.load_baseline(path)
 
 
 def test_a_result_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -234,9 +239,9 @@ def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
 def test_numbers_of_other_reports(tmp_path: Path) -> None:
     limit = Limit("io_amplification", 1.1, None, "io.json", "reads.1.amplification")
     (tmp_path / "io.json").write_text('{"reads": [{}, {"amplification": 2.5}]}')
-    assert documents.value(limit, tmp_path) == 2.5
+    assert commands.value_in_document(limit, tmp_path) == 2.5
     (tmp_path / "io.json").write_bytes(gzip.compress(b'{"reads": [0, {"amplification": 3}]}'))
-    assert documents.value(limit, tmp_path) == 3
+    assert commands.value_in_document(limit, tmp_path) == 3
     for content, told in (
         ("{}", "'reads' is missing"),
         ('{"reads": [1]}', "'1' is missing"),
@@ -246,11 +251,11 @@ def test_numbers_of_other_reports(tmp_path: Path) -> None:
     ):
         (tmp_path / "io.json").write_text(content)
         with pytest.raises(UsageError, match=told):
-            documents.value(limit, tmp_path)
+            commands.value_in_document(limit, tmp_path)
     with pytest.raises(UsageError, match="cannot read"):
-        documents.value(Limit("io_amplification", 1.1, None, "none", "x"), tmp_path)
-    assert "no I/O report is configured" in (documents.why_missing(Limit("io_amplification")) or "")
-    assert "no plan is configured" in (documents.why_missing(Limit("plan_step_time")) or "")
+        commands.value_in_document(Limit("io_amplification", 1.1, None, "none", "x"), tmp_path)
+    assert "no I/O report is configured" in (commands.why_missing(Limit("io_amplification")) or "")
+    assert "no plan is configured" in (commands.why_missing(Limit("plan_step_time")) or "")
 
 
 def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
@@ -263,10 +268,10 @@ def test_the_step_that_a_plan_predicts(tmp_path: Path) -> None:
     )
     written(tmp_path / "plan.json", plan)
     limit = Limit("plan_step_time", at_most=1.0, document="plan.json")
-    assert documents.value(limit, tmp_path) == 1.5
+    assert commands.value_in_document(limit, tmp_path) == 1.5
     written(tmp_path / "plan.json", msgspec.structs.replace(plan, sections={}))
     with pytest.raises(UsageError, match="no threads section"):
-        documents.value(limit, tmp_path)
+        commands.value_in_document(limit, tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps({"schema": "dltune.profile/1"}))
     with pytest.raises(UsageError, match=r"but a dltune\.plan file is needed"):
-        documents.value(limit, tmp_path)
+        commands.value_in_document(limit, tmp_path)

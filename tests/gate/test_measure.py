@@ -9,9 +9,9 @@ import decided
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.gate.config import Config, Limit
+from dltune.gate.checkouts import Side
+from dltune.gate.limits import Config, Limit
 from dltune.gate.measure import measure
-from dltune.gate.side import Side
 
 PAGES = "x = bytearray({} * 4096)\nfor i in range({}): x[i * 4096] = 1"
 

@@ -13,8 +13,7 @@ import statistics
 import pytest
 import resampled
 
-from dltune.gate.config import Config
-from dltune.gate.metrics import DEFAULT_RATIO
+from dltune.gate.limits import DEFAULT_RATIO, Config
 
 # 300 s of launches of 12.5 s, as they were recorded
 MOST, TRIALS = 24, 400

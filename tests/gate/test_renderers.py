@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dltune.base.formatting import visible
-from dltune.gate import figures, formats, history, trend
+from dltune.gate import formats, verdicts
+from dltune.gate.formats import interval, quantity, sentence, svg
 from dltune.schemas import gate as doc
 
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.sampled_from(decided.HOSTILE)
@@ -60,7 +61,7 @@ def test_any_name_gives_xml_that_parses(name: str) -> None:
     )
     (suite,) = ET.fromstring(formats.junit(result))
     assert [case.tag for case in suite] == ["testcase", "testcase"]
-    ET.fromstring(trend.render([history.entry(result, paired=True)]))
+    ET.fromstring(svg([verdicts.entry(result, paired=True)]))
 
 
 class _Tags(HTMLParser):
@@ -132,32 +133,32 @@ def test_plain_names_stay_as_they_are() -> None:
 
 
 def test_figures() -> None:
-    assert figures.quantity(0.0123, "s") == "12.3 ms"
-    assert figures.quantity(3 * 2**20, "bytes") == "3 MiB"
-    assert figures.quantity(None, "s") == "-"
-    assert figures.interval(decided.verdict(low=None, high=None)) == "-"
-    assert figures.sentence(decided.verdict()).startswith(
+    assert quantity(0.0123, "s") == "12.3 ms"
+    assert quantity(3 * 2**20, "bytes") == "3 MiB"
+    assert quantity(None, "s") == "-"
+    assert interval(decided.verdict(low=None, high=None)) == "-"
+    assert sentence(decided.verdict()).startswith(
         "step_time: ratio to the base 1.010 (0.990 to 1.020), limit 1.030, after 12 rounds: pass"
     )
 
 
 def test_the_trend_shows_each_limit_and_gate() -> None:
     entries = [
-        history.entry(
+        verdicts.entry(
             decided.result(decided.verdict(median=m), decided.verdict("time", "fail")), paired=True
         )
         for m in (1.0, 1.01, 1.02)
     ]
-    picture = trend.render(entries)
+    picture = svg(entries)
     assert picture.count("<circle") == 3
     assert picture.count("<title>") == 6
-    assert "no gate yet" in trend.render([])
+    assert "no gate yet" in svg([])
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_trend_without_any_range(value: float) -> None:
     flat = decided.verdict(median=value, low=value, high=value, limit=value)
-    ET.fromstring(trend.render([history.entry(decided.result(flat), paired=True)]))
+    ET.fromstring(svg([verdicts.entry(decided.result(flat), paired=True)]))
 
 
 def test_a_result_comes_back_from_its_file() -> None:

@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.gate import config, figures
-from dltune.gate.config import Config, Limit
-from dltune.gate.outlook import FORESEEN, excluded
-from dltune.gate.verdict import Sample, decided, held, judge, least_baseline, overall
+from dltune.gate import formats, limits
+from dltune.gate.limits import Config, Limit
+from dltune.gate.verdicts import (
+    FORESEEN,
+    Sample,
+    decided,
+    excluded,
+    held,
+    judge,
+    least_baseline,
+    overall,
+)
 from dltune.stats import least_rounds
 
 RATIO = Limit("step_time", ratio=1.03)
@@ -65,7 +73,7 @@ def test_one_round_over_nothing_decides_nothing() -> None:
     assert verdict.outcome == "undecided"
     least = least_rounds(0.95, paired=True)
     assert verdict.needed == least
-    assert figures.undecided(verdict) == (
+    assert formats.undecided(verdict) == (
         f"1 round is too few for an interval; about {least - 1} more rounds would decide it"
     )
     for faults, outcome in ((300.0, "fail"), (3.0, "pass")):
@@ -124,7 +132,7 @@ def test_what_is_undecided_passes_as_configured(
     undecided: str, high: float | None, passes: bool
 ) -> None:
     found = decided_one.verdict(outcome="undecided", low=0.99, high=high)
-    assert held(found, config.parse({"undecided": undecided}, "gate.toml")) == passes
+    assert held(found, limits.parse({"undecided": undecided}, "gate.toml")) == passes
 
 
 def test_a_limit_that_does_not_hold_fails_however_undecided_counts() -> None:
@@ -164,7 +172,7 @@ def test_what_lies_at_the_limit_is_not_foreseen() -> None:
     ratios = [1.03 * x for x in (0.98, 1.02, 0.99, 1.01, 0.97, 1.03) * 4]
     (verdict,) = judge(RATIO, Sample("step_time", "s", [1.0] * 24, ratios), 0.95)
     assert (verdict.outcome, verdict.needed) == ("undecided", None)
-    assert "cannot be estimated" in figures.undecided(verdict)
+    assert "cannot be estimated" in formats.undecided(verdict)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))

@@ -10,10 +10,11 @@ import decided
 import msgspec
 import pytest
 
-from dltune.gate import figures, formats, where, worktrees
-from dltune.gate.ab import ab
-from dltune.gate.config import Config, Limit
-from dltune.gate.where import slower
+from dltune.gate import checkouts, formats, measure
+from dltune.gate.comparison import ab
+from dltune.gate.formats import where
+from dltune.gate.limits import Config, Limit
+from dltune.gate.measure import slower
 from dltune.schemas import gate as doc
 from dltune.schemas.gate import Slower
 from dltune.system import topology
@@ -37,7 +38,7 @@ for _ in range(2):
 LOT = random.Random(5)
 
 
-def rounds(count: int, lot: random.Random = LOT, **seconds: float) -> list[where.Amounts]:
+def rounds(count: int, lot: random.Random = LOT, **seconds: float) -> list[measure.Amounts]:
     return [
         {"op": {name: value * lot.gauss(1.0, 0.05) for name, value in seconds.items()}}
         for _ in range(count)
@@ -58,8 +59,8 @@ def test_the_most_costly_comes_first_and_what_is_new_counts() -> None:
 
 
 def test_little_beside_much_is_left_out() -> None:
-    base: list[where.Amounts] = [{"op": {"a": 1.0, "b": 1.0}} for _ in range(6)]
-    head: list[where.Amounts] = [{"op": {"a": 9.0, "b": 1.01}} for _ in range(6)]
+    base: list[measure.Amounts] = [{"op": {"a": 1.0, "b": 1.0}} for _ in range(6)]
+    head: list[measure.Amounts] = [{"op": {"a": 9.0, "b": 1.01}} for _ in range(6)]
     assert [what for _, what, _ in slower(base, head)] == ["a"]
 
 
@@ -77,11 +78,11 @@ def test_seldom_where_nothing_changes() -> None:
 
 
 def test_a_kind_that_was_not_seen_in_a_round_does_not_count_there() -> None:
-    base: list[where.Amounts] = [{"op": {"a": 1.0}, "python": {}} for _ in range(3)]
-    head: list[where.Amounts] = [
+    base: list[measure.Amounts] = [{"op": {"a": 1.0}, "python": {}} for _ in range(3)]
+    head: list[measure.Amounts] = [
         {"op": {"a": 1.0}, "python": {"f": 1.0 - i / 100}} for i in range(3)
     ]
-    missing: list[where.Amounts] = [{"op": {"a": 1.0}}]
+    missing: list[measure.Amounts] = [{"op": {"a": 1.0}}]
     ((kind, what, (before, after, *_)),) = slower(base + missing, head + missing)
     assert (kind, what) == ("python", "f")
     assert (before, after) == (0.0, pytest.approx(0.99))
@@ -100,7 +101,7 @@ def test_a_kind_that_was_not_seen_in_a_round_does_not_count_there() -> None:
     ],
 )
 def test_it_is_asked_where_a_ratio_of_times_has_failed(verdict: doc.Verdict, asked: bool) -> None:
-    assert where.asked([verdict]) == asked
+    assert measure.asked([verdict]) == asked
 
 
 @pytest.mark.skipif(can_use_py_spy()[0] is None, reason="py-spy cannot look here")
@@ -127,7 +128,7 @@ def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
 def test_it_is_shown_whatever_it_is_called(name: str) -> None:
     one = Slower("op", name, 0.001, 0.002, 0.0009, 0.0011, changed=True)
     result = decided.result(decided.verdict(outcome="fail"), slower=(one,))
-    table = figures.where(result)
+    table = where(result)
     assert table is not None
     (row,) = table.rows
     assert row[2:] == ("1 ms", "2 ms", "1 ms", "900 us to 1.1 ms", "changed")
@@ -147,7 +148,7 @@ def test_it_comes_back_from_its_file() -> None:
 
 
 def test_files_that_the_change_touches(project: Path) -> None:
-    repo = worktrees.repository(project)
-    commits = (worktrees.commit_of(repo, "base"), worktrees.commit_of(repo, "HEAD"))
-    assert "job.py" in worktrees.changed(repo, *commits)
-    assert "inner/kept.txt" not in worktrees.changed(repo, *commits)
+    repo = checkouts.repository(project)
+    commits = (checkouts.commit_of(repo, "base"), checkouts.commit_of(repo, "HEAD"))
+    assert "job.py" in checkouts.changed(repo, *commits)
+    assert "inner/kept.txt" not in checkouts.changed(repo, *commits)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.gate import instructions, whole
-from dltune.gate.side import Side
+from dltune.gate import commands
+from dltune.gate.checkouts import Side
 from dltune.system.perf import events
 from dltune.system.perf.events import SOFTWARE
 from dltune.system.proc import stat
@@ -37,7 +37,7 @@ def python(script: str) -> Side:
 
 def test_what_a_command_and_its_children_use() -> None:
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {TOUCH!r}])"
-    used = whole.run(python(child), timeout=120)
+    used = commands.run(python(child), timeout=120)
     assert used["peak_bytes"] >= PAGES * 4096
     assert used["time"] > 0
     assert used["cpu_time"] > 0
@@ -46,13 +46,13 @@ def test_what_a_command_and_its_children_use() -> None:
         "import resource, time\n"
         "while resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw < 200: time.sleep(1e-3)"
     )
-    slept = whole.run(python(sleeps), timeout=120)
+    slept = commands.run(python(sleeps), timeout=120)
     assert slept["context_switches"] >= 200
 
 
 def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
     checks = f"import os; assert os.getcwd() == {str(tmp_path)!r}; assert os.environ['A'] == 'b'"
-    whole.run(
+    commands.run(
         Side("base", "base", [sys.executable, "-c", checks], tmp_path, {"A": "b"}), timeout=60
     )
 
@@ -67,7 +67,7 @@ def test_what_has_a_session_of_its_own_ends_with_a_command() -> None:
         assert time.monotonic() < until
         time.sleep(0.02)
         ranks = session(job.pid)
-    whole._kill(job.pid)
+    commands._kill(job.pid)
     job.wait()
     while any((left := stat.of_process(pid)) and not left.ended for pid in ranks):
         assert time.monotonic() < until
@@ -77,31 +77,31 @@ def test_what_has_a_session_of_its_own_ends_with_a_command() -> None:
 def test_failures_name_the_side_and_show_the_last_lines() -> None:
     failing = python("import sys; print('\\x1b[31m::error::owned ##[error]x'); sys.exit(3)")
     with pytest.raises(UsageError) as caught:
-        whole.run(failing, timeout=120)
+        commands.run(failing, timeout=120)
     told = str(caught.value)
     assert told.startswith("in this checkout: the command ended with exit code 3")
     assert "| \\x1b[31m::error::owned ## [error]x" in told
     with pytest.raises(UsageError, match="exit code 137"):
-        whole.run(python("import os; os.kill(os.getpid(), 9)"), timeout=120)
+        commands.run(python("import os; os.kill(os.getpid(), 9)"), timeout=120)
     with pytest.raises(UsageError, match=r"took longer than 0\.2 s"):
-        whole.run(python("import time; time.sleep(60)"), timeout=0.2)
+        commands.run(python("import time; time.sleep(60)"), timeout=0.2)
     with pytest.raises(UsageError, match="cannot start /none"):
-        whole.run(side("/none"), timeout=1)
+        commands.run(side("/none"), timeout=1)
 
 
 def test_a_build_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
-    whole.build(side("x", folder=tmp_path), "echo done > built && test -f built", 60)
+    commands.build(side("x", folder=tmp_path), "echo done > built && test -f built", 60)
     assert (tmp_path / "built").exists()
     with pytest.raises(UsageError, match=r"the build failed in this checkout.*exit code 4"):
-        whole.build(side("x"), "echo no; exit 4", 60)
+        commands.build(side("x"), "echo no; exit 4", 60)
 
 
 def test_the_counter_counts_what_children_do() -> None:
     """A software event stands in for the processor's where there is no such unit."""
-    counter = instructions.Counter(events.TYPE_SOFTWARE, SOFTWARE["page-faults"])
+    counter = commands.InstructionCounter(events.TYPE_SOFTWARE, SOFTWARE["page-faults"])
     try:
         least, plain, used = (
-            whole.run(one, timeout=120, counter=counter)
+            commands.run(one, timeout=120, counter=counter)
             for one in (side("/bin/true"), python("pass"), python(TOUCH))
         )
     finally:
@@ -116,23 +116,23 @@ def test_the_counter_counts_what_children_do() -> None:
 def test_callgrind_counts_alike_and_more_for_more(tmp_path: Path) -> None:
     def count(turns: int) -> float:
         loop = f"i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done"
-        return instructions.callgrind(side("/bin/sh", "-c", loop), timeout=300)
+        return commands.callgrind(side("/bin/sh", "-c", loop), timeout=300)
 
     few, again, many = count(100), count(100), count(2000)
     assert again == pytest.approx(few, rel=1e-3)
     assert many > few * 1.5
     with pytest.raises(UsageError, match="under callgrind: the command ended with exit code 3"):
-        instructions.callgrind(side("/bin/sh", "-c", "exit 3"), timeout=300)
+        commands.callgrind(side("/bin/sh", "-c", "exit 3"), timeout=300)
 
 
 def test_callgrind_s_files() -> None:
-    assert instructions.total(b"events: Ir\nfn=(1)\n0 5\ntotals: 1234\n") == 1234
+    assert commands.total(b"events: Ir\nfn=(1)\n0 5\ntotals: 1234\n") == 1234
     with pytest.raises(UsageError, match="no totals"):
-        instructions.total(b"")
+        commands.total(b"")
 
 
 def test_the_peak_is_the_command_s_own_however_large_the_gate_is() -> None:
     """A forked process takes over the resident size of the one that forked it."""
     ballast = bytearray(b"x") * 300_000_000
-    found = whole.run(python("pass"), timeout=120)
+    found = commands.run(python("pass"), timeout=120)
     assert found["peak_bytes"] < len(ballast) / 4

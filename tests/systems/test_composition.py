@@ -14,8 +14,7 @@ import synthetic
 from installed import SYSTEMS
 
 from dltune.job import protocol
-from dltune.plan.plan import bare
-from dltune.plan.run.composition import Composition
+from dltune.plan.plan import Composition, bare
 from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
 

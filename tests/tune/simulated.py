@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice
-from dltune.tune.candidate import Candidate, Option
-from dltune.tune.evaluator import Refused
+from dltune.tune.candidates import Candidate, Option, Refused
 
 
 def option(

@@ -13,8 +13,7 @@ import pytest
 from sessions import soon, states
 
 from dltune.system.proc import stat
-from dltune.tune.frozen import end, freeze, thaw
-from dltune.tune.guardian import Guardian, watch
+from dltune.tune.guardian import Guardian, end, freeze, thaw, watch
 
 # a process and its child, in a session of their own
 FAMILY = (

@@ -9,7 +9,7 @@ from simulated import Simulated, candidate, option
 
 from dltune.schemas.bench import Trial
 from dltune.schemas.settings import SettingsPlan, Untried, faults
-from dltune.tune.candidate import AS_GIVEN, Candidate
+from dltune.tune.candidates import AS_GIVEN, Candidate
 from dltune.tune.result import UNCONFIRMED, section
 from dltune.tune.search import Search
 

@@ -13,14 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import Simulated, candidate, option
 
-from dltune.plan.settings.effects import in_words
+from dltune.plan.settings.show import in_words
 from dltune.schemas.bench import Trial
 from dltune.schemas.profile import Framework
-from dltune.tune.candidate import AS_GIVEN, Candidate
-from dltune.tune.evaluator import Refused
+from dltune.tune.candidates import AS_GIVEN, Candidate, Refused
 from dltune.tune.result import section
-from dltune.tune.search import FINAL, BudgetTooSmallError, NothingToMeasureError, Search
-from dltune.tune.verdict import DECIDING, LEAST, MARGIN
+from dltune.tune.search import (
+    DECIDING,
+    FINAL,
+    LEAST,
+    MARGIN,
+    BudgetTooSmallError,
+    NothingToMeasureError,
+    Search,
+)
 
 NAMES = "abcdefg"
 FACTORS = st.dictionaries(st.sampled_from(NAMES), st.floats(0.5, 2.0), min_size=1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dltune.tune.verdict import (
+from dltune.tune.search import (
     CONFIDENCE,
     DECIDING,
     FINAL_CONFIDENCE,

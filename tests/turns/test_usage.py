@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from dltune.system.proc import stat
-from dltune.turns.usage import Reading, read
+from dltune.turns import Reading, read
 
 TICK = stat.TICK
 

@@ -11,9 +11,9 @@ from dltune.job.failures import Sightings, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import machine_lines
 from dltune.job.rank_layout import Shares
-from dltune.plan.enforcement import Enforcement, Outcome, Run
 from dltune.plan.plan import for_any_graph
-from dltune.plan.settings.applied import Applied
+from dltune.plan.planner import Enforcement, Outcome, Run
+from dltune.plan.settings.choices import Applied
 from dltune.plan.settings.show import Acted, announced, sentences
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Uniform

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.planner import Planner
+from dltune.plan.planner import Enforcement, Planner, Run
 from dltune.schemas import settings
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
@@ -47,7 +46,7 @@ class SettingsPlanner(Planner[SettingsPlan]):
 
     def enforce(self, section: SettingsPlan, run: Run) -> Enforcement:
         from dltune.plan.plan import places_threads
-        from dltune.plan.settings.applied import applied
+        from dltune.plan.settings.choices import applied
         from dltune.plan.settings.enforce import EnforcedSettings
 
         made = applied(

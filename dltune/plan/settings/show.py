@@ -1,21 +1,117 @@
-"""The section on settings, and what came of it, for people."""
+"""The section on settings, and what came of it, for people.
+
+What each setting did to the step time, as a table for a terminal and for a page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dltune.base.formatting import Prose, Table, columns
-from dltune.plan.settings.applied import Applied
-from dltune.plan.settings.effects import (
-    effects,
-    in_words,
-    picture,
-    speed,
-)
+from dltune.base.formatting import Cell, Prose, Ratio, Ratios, Table, columns
+from dltune.plan.settings.choices import Applied
 from dltune.plan.settings.space import by_name
-from dltune.schemas.settings import SettingsPlan
+from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Verdict
 from dltune.views import Headline, Piece, Section, View
+
+# verdicts in the order of the table, and how each is drawn; it stands as text beside its row too
+_STYLES: Mapping[Verdict, str] = {
+    "helps": "helps",
+    "no difference seen": "same",
+    "not proven": "open",
+    "undecided": "open",
+    "hurts": "hurts",
+    "no effect": "open",
+    "failed": "open",
+}
+
+
+def in_words(choices: Sequence[Choice]) -> str:
+    """As a person reads them; none of them is the job as it was given."""
+    return ", ".join(map(str, choices)) or "the job as found"
+
+
+def speed(found: Measured) -> str:
+    """The gain as a person reads it."""
+    bounds = interval(found)
+    if found.low is not None or found.high is not None:
+        bounds = f"{found.confidence * 100:g} % interval {bounds}"
+    return (
+        f"{1 / found.ratio:.2f}x as fast (time ratio {found.ratio:.3f}, {bounds}, "
+        f"{found.rounds} rounds)"
+    )
+
+
+def effects(section: SettingsPlan) -> Table:
+    """What helps first, and of one verdict what is fastest."""
+    heads = (
+        "setting",
+        "with",
+        "verdict",
+        ">time ratio",
+        "confidence interval",
+        ">rounds",
+        "class",
+        "why",
+    )
+    title = "time ratio: step time with the setting divided by without it; below 1 is faster"
+    return Table(title, columns(*heads), [_row(one) for one in sorted(section.effects, key=_rank)])
+
+
+def interval(found: Measured) -> str:
+    """Both ends, or that there are too few rounds for them."""
+    if found.low is None and found.high is None:
+        return "too few rounds for an interval"
+    low = "0" if found.low is None else f"{found.low:.3f}"
+    high = "∞" if found.high is None else f"{found.high:.3f}"
+    return f"{low} to {high}"
+
+
+def _row(effect: Effect) -> tuple[Cell, ...]:
+    found = effect.measured
+    return (
+        in_words(effect.choices),
+        in_words(effect.beside) if effect.beside else "-",
+        effect.verdict,
+        f"{found.ratio:.3f}" if found else "",
+        f"{interval(found)} ({found.confidence * 100:g} %)" if found else "",
+        str(found.rounds) if found else "",
+        effect.kind,
+        Prose(effect.why),
+    )
+
+
+def _rank(effect: Effect) -> tuple[int, float]:
+    return list(_STYLES).index(effect.verdict), effect.measured.ratio if effect.measured else 0.0
+
+
+def picture(section: SettingsPlan) -> Ratios:
+    """Every trial's ratio with its interval, and those of all that was chosen."""
+    rows = [
+        _ratio(_name(effect), effect.verdict, _STYLES[effect.verdict], effect.measured)
+        for effect in section.effects
+    ]
+    if section.whole:
+        rows.append(_ratio("all that was chosen", None, "chosen", section.whole))
+    if found := section.recommended:
+        rows.append(
+            _ratio("all that was chosen, against the recommended threads", None, "chosen", found)
+        )
+    return Ratios(rows, "faster", "slower")
+
+
+def _ratio(name: str, verdict: Verdict | None, style: str, found: Measured | None) -> Ratio:
+    said: list[str] = [verdict] if verdict else []
+    if found is None:
+        return Ratio(name, " ".join(said), style, None)
+    said.append(f"{found.ratio:.3f} ({interval(found)})")
+    return Ratio(name, " ".join(said), style, found.ratio, found.low, found.high)
+
+
+def _name(effect: Effect) -> str:
+    changed = {choice.setting for choice in effect.choices}
+    beside = tuple(choice for choice in effect.beside if choice.setting not in changed)
+    return in_words(effect.choices) + (f", with {in_words(beside)}" if beside else "")
 
 
 @dataclass(frozen=True)

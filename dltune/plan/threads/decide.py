@@ -1,22 +1,122 @@
-"""Simulate every setting and strategy, and take the one that is predicted to be fastest."""
+"""Simulate every setting and strategy, and take the one that is predicted to be fastest.
+
+The paper's four strategies (section III-D), each on what the one before has chosen.
+
+Why an op got its threads, and beside which others it is predicted to run.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dltune.base.errors import UsageError
+from dltune.base.formatting import counted
 from dltune.frameworks.tensorflow import runtime
-from dltune.plan.threads.strategies import (
-    candidates,
-    per_instance,
-    per_type,
-    why_no_hyperthreads,
-)
-from dltune.schemas.plan import Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.schemas.machine import Machine
+from dltune.schemas.plan import CANDIDATES, Candidate, OpPlan, Prediction, Threads, Uniform
+from dltune.schemas.profile import Op, Placement
 from dltune.simulate.workload import SMALL, Outcome, Workload
+
+# "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op
+# stays within this of strategy 2's count.
+DIFFERENCE = 2
+
+
+def per_instance(workload: Workload, most: int | None = None) -> list[Candidate | None]:
+    """Strategy 1: each op instance on the threads that run it fastest.
+
+    Per op the fastest thread count and placement; None for ops that are not controlled. Ops whose
+    count is held keep it. `most`: the threads an op may have at most.
+    """
+    counts: dict[Placement, list[int]] = {"spread": [], "shared": []}
+    for threads, placements in workload.offered.items():
+        for placement in placements if most is None or threads <= most else ():
+            counts[placement].append(threads)
+    found: list[Candidate | None] = []
+    for index, curve in enumerate(workload.curves):
+        if curve is None:
+            found.append(None)
+        elif index in workload.held:
+            found.append(workload.placed(curve, workload.held[index]))
+        else:
+            found.append(curve.best(curve.corners(counts)))
+    return found
+
+
+def leaders(workload: Workload, fastest: Sequence[Candidate | None]) -> dict[str, int]:
+    """Per op type the index of its most time-consuming instance (each at its own best)."""
+    found: dict[str, int] = {}
+    for index, choice in enumerate(fastest):
+        if choice is None or index in workload.held:
+            continue
+        kind = workload.ops[index].type
+        best = fastest[found[kind]] if kind in found else None
+        if best is None or choice.seconds > best.seconds:
+            found[kind] = index
+    return found
+
+
+def per_type(workload: Workload, fastest: Sequence[Candidate | None]) -> list[Candidate | None]:
+    """Strategy 2: one thread count per op type, so that it seldom changes.
+
+    The count is the one that runs the type's most time-consuming instance fastest. The placement
+    stays each instance's own, the better one: only the number of threads is costly to change.
+    `fastest`: of strategy 1. None for ops not controlled.
+    """
+    leading = leaders(workload, fastest)
+    found = list(fastest)
+    for index, curve in enumerate(workload.curves):
+        if curve is not None and index not in workload.held:
+            leader = fastest[leading[workload.ops[index].type]]
+            assert leader is not None  # it has a curve
+            found[index] = workload.placed(curve, leader.threads)
+    return found
+
+
+def candidates(
+    workload: Workload, chosen: Sequence[Candidate | None]
+) -> dict[int, tuple[Candidate, ...]]:
+    """Strategy 3: what each op may choose from when ops run beside each other.
+
+    By index of each op that is worth admitting: the three fastest ways to run it near strategy
+    2's count, the fastest first. The choosing itself happens while the job runs, by the scheduler
+    of dltune/native/corun.h.
+    """
+    cases = {
+        n: [(m, p) for m in _near(n, workload.cores) for p in workload.offered[m]]
+        for n in {c.threads for i, c in enumerate(chosen) if c and i not in workload.held}
+    }
+    found: dict[int, tuple[Candidate, ...]] = {}
+    for index, (curve, choice) in enumerate(zip(workload.curves, chosen, strict=True)):
+        if curve is None or choice is None or workload.small(index):
+            continue
+        if index in workload.held:
+            found[index] = (choice,)
+            continue
+        ways = (Candidate(n, p, curve.seconds(n, p)) for n, p in cases[choice.threads])
+        found[index] = tuple(sorted(ways, key=lambda c: (c.seconds, c.threads))[:CANDIDATES])
+    return found
+
+
+def _near(threads: int, cores: int) -> range:
+    return range(max(1, threads - DIFFERENCE), min(cores, threads + DIFFERENCE) + 1)
+
+
+def why_no_hyperthreads(machine: Machine) -> str | None:
+    """Strategy 4 runs small ops on the second hardware threads of busy cores. Which op is decided
+    while the job runs (dltune/native/corun.h); here only, why there can be none; None: it applies.
+    """
+    if any(len(core.cpus) > 1 for core in machine.cores):
+        return None
+    return (
+        f"the smt strategy does not apply: no core of {machine.name} offers this job a second "
+        "hardware thread"
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -269,3 +369,147 @@ def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
         if choice is not None and not workload.small(index)
     ]
     return [plan for _, _, plan in sorted(found, key=lambda entry: entry[:2])]
+
+
+# how many ops and how many neighbours are told at most
+OPS = 8
+NEIGHBOURS = 6
+
+
+def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
+    """Lines about the ops whose key is or contains `wanted`, or whose type it is.
+
+    The most time-consuming come first. Raises UsageError when there is none.
+    """
+    matching = _matching(workload.ops, wanted)
+    matching.sort(key=lambda index: -workload.ops[index].count * workload.serial(index))
+    fastest = per_instance(workload)
+    leading = leaders(workload, fastest)
+    lines: list[str] = []
+    for index in matching[:OPS]:
+        op = workload.ops[index]
+        lines.append(op.key)
+        lines.append(
+            f"  {op.type}, runs {op.count}x per round, inputs: {', '.join(op.inputs) or '-'}"
+        )
+        best = fastest[index]
+        if best is None:
+            lines.append(
+                "  not planned: the op is asynchronous or can wait for another op; the simulation "
+                f"assumes that it takes {_time(workload.fixed[index])} and uses no core"
+            )
+            continue
+        measured = sorted(op.times, key=lambda time: (time.threads, time.placement))
+        times = ", ".join(f"{t.threads} {t.placement} {_time(t.min)}" for t in measured)
+        lines.append(f"  measured: {times}")
+        if index in workload.held:
+            lines.append(
+                f"  keeps its {counted(best.threads, 'thread')}: no other count is allowed on this "
+                "machine or with --bitwise"
+            )
+        else:
+            lines.append(
+                f"  per-op: fastest on {counted(best.threads, 'thread')}, {best.placement}"
+                + _bar(workload, op, best)
+            )
+            leader = leading[op.type]
+            lines.append(
+                "  per-type: this op sets the thread count of its type"
+                if leader == index
+                else f"  per-type: {workload.ops[leader].key} sets the thread count of this type"
+            )
+        lines += (f"  {text}" for text in _outcome(workload, decision, index))
+    if len(matching) > OPS:
+        lines.append(f"{len(matching) - OPS} more ops match {wanted!r}")
+    return lines
+
+
+def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
+    for test in (
+        lambda op: op.key == wanted,
+        lambda op: op.type == wanted,
+        lambda op: wanted.lower() in op.key.lower(),
+    ):
+        if found := [index for index, op in enumerate(ops) if test(op)]:
+            return found
+    types = collections.Counter(op.type for op in ops)
+    raise UsageError(
+        f"--explain {wanted}: no op has this key or type, or a key that contains it",
+        remedy="use an op type of this profile, such as "
+        + ", ".join(kind for kind, _ in types.most_common(12)),
+    )
+
+
+def _bar(workload: Workload, op: Op, best: Candidate) -> str:
+    """What the model predicts there, and how far off that may be."""
+    if workload.model is None:
+        return ""
+    try:
+        seconds, error = workload.model.predict(op.key, best.threads, best.placement)
+    except KeyError:
+        return ""
+    return f": {_time(seconds)} when it runs alone, +/- {_time(error)}"
+
+
+def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str]:
+    chosen = decision.chosen
+    if not chosen.choices:
+        yield (
+            f"plan: {chosen.setting} is predicted to be fastest for the whole job, so this op runs "
+            f"on {counted(chosen.uniform.intra, 'thread')}, like all others"
+        )
+        return
+    if workload.small(index):
+        yield (
+            f"plan: the framework's thread pool runs this op; it takes less than {_time(SMALL)} on "
+            "one thread, so moving it to other cores would cost more than it gains"
+        )
+        return
+    choice = chosen.choices[index]
+    assert choice is not None  # it has a curve
+    yield (
+        f"plan ({chosen.setting}): {counted(choice.threads, 'thread')}, {choice.placement}, "
+        f"predicted {_time(choice.seconds)}"
+    )
+    if not chosen.candidates:
+        yield "the op runs alone: this plan does not use co-run"
+        return
+    ways = ", ".join(
+        f"{c.threads} {c.placement} {_time(c.seconds)}" for c in chosen.candidates.get(index, ())
+    )
+    yield f"co-run chooses at run time from: {ways}"
+    beside = _beside(workload, decision, index)
+    if beside:
+        yield "predicted to run at the same time: " + ", ".join(
+            f"{kind} ({part:.0%} of its time)" for kind, part in beside[:NEIGHBOURS]
+        )
+    else:
+        yield "predicted to run alone: no other op is ready or fits on the idle cores"
+
+
+def _beside(workload: Workload, decision: Decision, index: int) -> list[tuple[str, float]]:
+    """Op types that run while op `index` does and the part of its time they take, largest first."""
+    shared: dict[str, float] = collections.defaultdict(float)
+    total = 0.0
+    outcome = decision.chosen.outcome
+    for step, timeline in zip(workload.steps, outcome.timelines, strict=True):
+        start, end = timeline.start, timeline.end
+        works = [
+            (task, node.op)
+            for task, node in enumerate(step.nodes)
+            if node.op is not None and workload.curves[node.op] is not None
+        ]
+        for task in (task for task, op in works if op == index):
+            total += end[task] - start[task]
+            for other, op in works:
+                overlap = min(end[task], end[other]) - max(start[task], start[other])
+                if other != task and overlap > 0:
+                    shared[workload.ops[op].type] += overlap
+    return sorted(((kind, t / total) for kind, t in shared.items()), key=lambda found: -found[1])
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

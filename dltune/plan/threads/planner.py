@@ -1,8 +1,18 @@
-"""The planner of threads, as the registry knows it."""
+"""The planner of threads, as the registry knows it.
+
+What a plain job can use without dltune: the best uniform setting, and the CPUs to run on.
+
+From a plan to orders for one process of a job, on the cores that this process may use.
+
+The machine that is planned for: all its cores, some of them, or what its quota leaves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import enum
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +21,15 @@ import click
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.planner import Decision, Planner
-from dltune.plan.threads import emit
+from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
+from dltune.job.protocol import Orders
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas import plan as threads
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan, Threads
+from dltune.schemas.plan import OpPlan, Plan, Threads, Uniform
+from dltune.system import kernel_files
+from dltune.system.kernel_files import format_cpulist, parse_cpulist
+from dltune.system.topology import cores_for
 from dltune.views import Section, View
 
 if TYPE_CHECKING:
@@ -26,6 +39,45 @@ if TYPE_CHECKING:
     from dltune.simulate.workload import Calibration, Workload
 
 
+def _templates(known: Framework) -> dict[str, str]:
+    """Return templates by format; none if jobs of this framework cannot set their threads."""
+    if not known.thread_variables:
+        return {}
+    exports = "".join(f"export {name}={{{number}}}\n" for name, number in known.thread_variables)
+    values = "".join(f'  {name}: "{{{number}}}"\n' for name, number in known.thread_variables)
+    options = "".join(f"  {name}: {{{number}}}\n" for name, number in known.thread_options)
+    kind, code = known.thread_code
+    return {
+        "env": f"{exports}# then start the job on these CPUs: taskset -c {{cpus}} python ...\n",
+        kind: code,
+        "yaml": f'{known.name}:\n{options}environment:\n{values}launcher:\n  cpus: "{{cpus}}"\n',
+    }
+
+
+FORMATS = tuple(dict.fromkeys(kind for known in FRAMEWORKS.values() for kind in _templates(known)))
+
+
+def emit(kind: str, name: str, setting: Uniform, machine: Machine) -> str:
+    """Return the setting in one of FORMATS, for a job of the framework `name`.
+
+    Raises UsageError for a format that is another framework's.
+    """
+    known = framework(name)
+    templates = _templates(known)
+    if kind not in templates:
+        raise UsageError(
+            f"--emit {kind} does not apply to a job of {known.title}",
+            remedy=f"use --emit {' or '.join(templates)}" if templates else "leave out --emit",
+        )
+    cpus = sorted(core.cpus[0] for core in machine.cores)
+    return templates[kind].format(
+        intra=setting.intra,
+        inter=setting.inter,
+        cpus=kernel_files.format_cpulist(cpus),
+        numbers=", ".join(map(str, cpus)),
+    )
+
+
 class ThreadsPlanner(Planner[Threads]):
     name = "threads"
     summary = "Choose threads and cores for each op, and which ops run at the same time."
@@ -33,7 +85,7 @@ class ThreadsPlanner(Planner[Threads]):
     section = Threads
     after = ("settings",)
     tables = ("ops", "predictions")
-    formats = emit.FORMATS
+    formats = FORMATS
 
     def faults(self, section: Threads, plan: Plan) -> Iterator[str]:
         return threads.thread_faults(section, plan.cores, plan.signatures)
@@ -116,7 +168,8 @@ class ThreadsPlanner(Planner[Threads]):
     def apply(self, section: Threads, plan: Plan, machine: Machine) -> Callable[[], None]:
         from dltune.frameworks.tensorflow.runtime import obey
         from dltune.job.protocol import machine_lines
-        from dltune.plan.threads.fitted import fit
+
+        pass
 
         if plan.framework and not plan.framework.capabilities.applies_in_process:
             raise UsageError(
@@ -147,9 +200,10 @@ def _decide(
     explain: str | None,
 ) -> Decision[Threads]:
     from dltune.plan.threads.decide import choose
-    from dltune.plan.threads.explain import explain as explained
+    from dltune.plan.threads.decide import explain as explained
     from dltune.plan.threads.show import predictions
-    from dltune.plan.threads.target import restricted
+
+    pass
     from dltune.schemas import profile as documents
     from dltune.simulate.machine_transfer import transferred
     from dltune.simulate.workload import calibrated
@@ -186,10 +240,7 @@ def _decide(
             "scale": calibration.scale,
             "predictions": section.predictions,
         },
-        formats={
-            name: partial(emit.emit, name, found.framework.name, best, there)
-            for name in emit.FORMATS
-        },
+        formats={name: partial(emit, name, found.framework.name, best, there) for name in FORMATS},
     )
 
 
@@ -243,3 +294,106 @@ def _remarks(
             "the machine is idle"
         )
     return [*basis, *workload.remarks, *strategies.remarks]
+
+
+class Handling(enum.Enum):
+    """What becomes of an op that the plan has an entry for."""
+
+    PLACED = enum.auto()  # runs at once, on the entry's threads and cores
+    ADMITTED = enum.auto()  # waits until strategy 3 or 4 admits it, on cores that they choose
+    SMALL = enum.auto()  # below the plan's `small` seconds: left to TensorFlow's own pool
+    DROPPED = enum.auto()  # names cores that are not there: left to TensorFlow's own pool
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A plan's thread section on the cores that a process may use.
+
+    `uniform` is what TensorFlow's own pools get. `dropped` are plan entries that name cores which
+    are not there.
+    """
+
+    section: Threads
+    machine: Machine
+    uniform: Uniform
+    dropped: tuple[str, ...]
+
+    def handling(self, op: OpPlan) -> Handling:
+        """What becomes of the op of this entry of the plan."""
+        if op.key in self.dropped:
+            return Handling.DROPPED
+        if op.serial < self.section.small:
+            return Handling.SMALL
+        # where the plan names cores, there is nothing for an admission to choose
+        return Handling.ADMITTED if self.section.corun and op.cores is None else Handling.PLACED
+
+    def orders(self, version: int, targets: Collection[str], *, events: bool = False) -> Orders:
+        """The plan as orders for the graphs with these signatures."""
+        orders = Orders(
+            version,
+            targets=targets,
+            events=events,
+            hyperthreads=self.section.hyperthreads,
+            small=self.section.small,
+        )
+        for op in self.section.ops:
+            match self.handling(op):
+                case Handling.ADMITTED:
+                    orders.corun[op.key] = (op.serial, op.choice, op.candidates)
+                case Handling.PLACED:
+                    orders.ops[op.key] = (op.threads, self.cores(op))
+        return orders
+
+    def cores(self, op: OpPlan) -> tuple[int, ...]:
+        """Where an op runs that is placed."""
+        if op.cores is not None:
+            return op.cores
+        return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)
+
+
+def fit(section: Threads, machine: Machine) -> Fitted:
+    """A plan's thread section on `machine`, which may be a part of the one planned for.
+
+    How work is divided (`threads`) stays as planned, so numbers stay; where it runs is cut to the
+    cores there are. TensorFlow's own pools get no more threads than there are cores.
+    """
+    cores = len(machine.cores)
+    dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)
+    uniform = Uniform(intra=min(section.uniform.intra, cores), inter=section.uniform.inter)
+    return Fitted(section, machine, uniform, dropped)
+
+
+def restricted(machine: Machine, cores: str | None) -> Machine:
+    """The part of the machine named by `cores`: a count ("4"), or core indices ("0-3,8").
+
+    A count takes whole tiles first. None takes all, or, under a cgroup quota of less, as many as
+    the quota can keep busy. Raises UsageError when `cores` names none, or cores that are not there.
+    """
+    everything = len(machine.cores)
+    if cores is None:
+        if machine.quota is None or machine.quota >= everything:
+            return machine
+        return machine.of_cores(cores_for(machine, math.ceil(machine.quota), "shared"))
+    if cores.isdecimal():
+        count = int(cores)
+        if not 1 <= count <= everything:
+            raise UsageError(
+                f"--cores {cores}: {machine.name} offers {everything} cores",
+                remedy=f"use a count from 1 to {everything}, or core indices such as 0-1,4",
+            )
+        return machine.of_cores(cores_for(machine, count, "shared"))
+    try:
+        chosen = sorted(parse_cpulist(cores))
+    except ValueError:
+        chosen = []
+    if not chosen:
+        raise UsageError(
+            f"--cores {cores!r} is neither a count nor a list of core indices",
+            remedy="use a count such as 4, or core indices such as 0-3,8",
+        )
+    if missing := [core for core in chosen if not 0 <= core < everything]:
+        raise UsageError(
+            f"--cores {cores}: core {format_cpulist(missing)} does not exist or is not allowed",
+            remedy=f"use cores from 0 to {everything - 1} of {machine.name}",
+        )
+    return machine.of_cores(chosen)

@@ -25,7 +25,7 @@ from dltune.analysis.op_causes import why
 from dltune.analysis.roofline import Position, Rates, analyse
 from dltune.base import documents
 from dltune.base.errors import UsageError
-from dltune.gate.history import SCHEMA, Entry
+from dltune.gate.verdicts import SCHEMA, Entry
 from dltune.plan import plan
 from dltune.report.frames.table import Column, Row, Table, ending, leaves, named, tables
 from dltune.schemas.plan import Plan

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeGuard
 import msgspec.inspect as ms
 
 from dltune.base.errors import UsageError
-from dltune.gate.history import Entry
+from dltune.gate.verdicts import Entry
 from dltune.schemas.profile import OpTime
 
 Kind = Literal["int", "float", "bool", "str", "tuple"]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from dltune.base.formatting import visible
-from dltune.gate import figures
+from dltune.gate import formats
 from dltune.report.markup import Markup, captioned, joined, legend, row, short, tag
 from dltune.report.plot import Axis, Plot
 from dltune.schemas.gate import Result
@@ -17,8 +17,8 @@ UNITS = {"s": (1e-3, " ms"), "bytes": (2.0**20, " MiB"), "count": (1.0, ""), "":
 
 
 def view(result: Result, _: Context) -> View:
-    limits: list[Piece] = [figures.table(result), Picture(lambda _: _ratios(result))]
-    if slower := figures.where(result):
+    limits: list[Piece] = [formats.table(result), Picture(lambda _: _ratios(result))]
+    if slower := formats.where(result):
         limits.append(slower)
     return View(
         title="Gate",
@@ -42,7 +42,7 @@ def view(result: Result, _: Context) -> View:
 def _closing(result: Result) -> Iterator[str]:
     for verdict in result.verdicts:
         if verdict.outcome == "undecided":
-            why = visible(figures.undecided(verdict), 400)
+            why = visible(formats.undecided(verdict), 400)
             yield f"{visible(verdict.metric)}: undecided: {why}"
     for note in result.notes:
         yield f"note: {visible(note, 400)}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dltune.base.errors import DltuneError
 from dltune.base.formatting import Table
 from dltune.plan.plan import in_order
-from dltune.plan.registry import planner
+from dltune.plan.planner import planner
 from dltune.report.page import bench_of, profiles_of
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from dltune.base.formatting import Figure, Key, Table, columns, counted, size
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.planner import Decision, Planner
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
 from dltune.systems.lmdb import section as io

@@ -12,8 +12,7 @@ from dltune.job import protocol
 from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import escaped, sampled_lines
-from dltune.plan.attachment import Attachment
-from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.plan.planner import Attachment, Enforcement, Outcome, Run
 from dltune.systems.memory.section import Memory
 from dltune.systems.memory.show import (
     Kept,

@@ -11,7 +11,7 @@ from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import protocol
 from dltune.job.failures import Sightings, crash_of, why_no_step
 from dltune.job.launch import Event, Job
-from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.systems.memory.section import Memory
 from dltune.systems.memory.show import (
     Kept,

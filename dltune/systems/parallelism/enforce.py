@@ -35,7 +35,7 @@ from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import protocol, ranks
 from dltune.job.failures import last_words
 from dltune.job.launch import Event, Job, require_executable
-from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.systems.parallelism import INJECTED
 from dltune.systems.parallelism.emit import expressed
 from dltune.systems.parallelism.jax import links

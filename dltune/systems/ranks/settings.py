@@ -6,21 +6,21 @@ import re
 import shutil
 
 from dltune.base.errors import UsageError
-from dltune.plan.settings import launcher
+from dltune.plan.settings import setting
 from dltune.plan.settings.setting import Circumstances, Means, Setting
 
 
 def _ranks_values(here: Circumstances) -> tuple[str, ...]:
     """Return the NUMA nodes, the sockets, and the powers of two up to one a core, as counts of
     ranks."""
-    own = launcher.ranks(here.command)
+    own = setting.ranks(here.command)
     cores = len(here.machine.cores)
     counts = [len({core.numa for core in here.machine.cores}), here.machine.sockets]
     counts += [1 << power for power in range(cores.bit_length())]
     return tuple(
         str(count)
         for count in dict.fromkeys(counts)
-        if count != own and launcher.divides(here.command, count)
+        if count != own and setting.divides(here.command, count)
     )
 
 
@@ -31,7 +31,7 @@ def _ranks_means(value: str, here: Circumstances) -> Means:
         raise UsageError(
             f"ranks={value} is not a number of ranks", remedy="use a number from 1 to 4096"
         )
-    if not launcher.divides(here.command, int(value)):
+    if not setting.divides(here.command, int(value)):
         raise UsageError(
             f"ranks={value}: the {{batch:N}} in the command is not a multiple of it",
             remedy="use a number of ranks that divides the batch",
@@ -40,7 +40,7 @@ def _ranks_means(value: str, here: Circumstances) -> Means:
 
 
 def _ranks_unfit(here: Circumstances) -> str | None:
-    if launcher.ranks(here.command) is None:
+    if setting.ranks(here.command) is None:
         return (
             "the command does not mark its number of ranks and its batch size, for example: "
             "horovodrun -np {ranks:2} python train.py --batch {batch:256}"
@@ -63,7 +63,7 @@ def _controller_means(value: str, here: Circumstances) -> Means:
 
 
 def _controller_unfit(here: Circumstances) -> str | None:
-    return None if launcher.horovodrun(here.command) else "the job is not started by horovodrun"
+    return None if setting.horovodrun(here.command) else "the job is not started by horovodrun"
 
 
 def _controller_users(here: Circumstances) -> str | None:
@@ -72,7 +72,7 @@ def _controller_users(here: Circumstances) -> str | None:
 
 
 def _yield_unfit(here: Circumstances) -> str | None:
-    if launcher.open_mpi(here.command):
+    if setting.open_mpi(here.command):
         return None
     return "the job's ranks are not started by Open MPI"
 
@@ -96,7 +96,7 @@ def _bucket_means(value: str, _: Circumstances) -> Means:
 
 
 def _bucket_unfit(here: Circumstances) -> str | None:
-    if launcher.starts_ranks(here.command) or "WORLD_SIZE" in here.environment:
+    if setting.starts_ranks(here.command) or "WORLD_SIZE" in here.environment:
         return None
     return "the command starts no ranks, as torchrun, mpirun or srun would"
 

@@ -22,9 +22,7 @@ from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import sampled_lines
 from dltune.job.record import NANOSECOND, Record, pauses, span
-from dltune.plan.attachment import Attachment
-from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.plan.observer import Observer
+from dltune.plan.planner import Attachment, Enforcement, Observer, Outcome, Run
 from dltune.schemas.profile import job, task, tasks, tensor
 from dltune.simulate.overlap import Bounds
 from dltune.stats import relative_spread

@@ -11,9 +11,7 @@ import click
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.observer import Observer
-from dltune.plan.planner import Decision, Planner
+from dltune.plan.planner import Decision, Enforcement, Observer, Planner, Run
 from dltune.schemas.plan import Plan
 from dltune.systems.transfers import section as transfers
 from dltune.systems.transfers.section import Order, Transfers

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from dltune import extensions
-from dltune.gate import history
-from dltune.plan import registry
+from dltune.gate import verdicts
+from dltune.plan import planner
 from dltune.schemas import bench, diagnosis, gate, graph, io, machine, plan, profile
 from pages.markdown import block, bullet, code, escaped, paragraph, paragraphs, sentence
 
@@ -57,7 +57,7 @@ class Page:
 
 def _sections() -> dict[str, Struct]:
     own = [name for each in extensions.own() for name in each.planners]
-    return {name: registry.planner(name).section for name in own}
+    return {name: planner.planner(name).section for name in own}
 
 
 def documents() -> tuple[Page, ...]:
@@ -71,7 +71,7 @@ def documents() -> tuple[Page, ...]:
         Page("Io", io.SCHEMA, io.Io, io),
         Page("Gate", gate.RESULT_SCHEMA, gate.Result, gate),
         Page("Gate baseline", gate.BASELINE_SCHEMA, gate.Baseline, gate),
-        Page("Gate history", history.SCHEMA, history.Entry, history),
+        Page("Gate history", verdicts.SCHEMA, verdicts.Entry, verdicts),
         Page("Machine", machine.SCHEMA, machine.Machine, machine),
         Page("Roofs", machine.ROOFS_SCHEMA, machine.Roofs, machine),
         Page("Graph", graph.SCHEMA, graph.Graph, graph),
@@ -130,7 +130,7 @@ def _about(page: Page, written: tuple[Page, ...]) -> str:
 def _shared(written: tuple[Page, ...]) -> set[types.ModuleType]:
     """The modules whose docstring is not of one document."""
     modules = [page.module for page in written]
-    return {module for module in modules if modules.count(module) > 1} | {history}
+    return {module for module in modules if modules.count(module) > 1} | {verdicts}
 
 
 @dataclass(frozen=True)

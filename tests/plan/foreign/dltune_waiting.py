@@ -16,8 +16,7 @@ from dltune.extensions import Command, DocumentKind, Extension
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import Framework
-from dltune.plan.enforcement import Enforcement, Outcome, Run
-from dltune.plan.planner import Decision, Planner
+from dltune.plan.planner import Decision, Enforcement, Outcome, Planner, Run
 from dltune.plan.settings.setting import Means, Setting
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.plan import Plan

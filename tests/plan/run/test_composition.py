@@ -6,8 +6,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import bare
-from dltune.plan.run.composition import Composition
+from dltune.plan.plan import Composition, bare
 
 
 def test_a_plan_without_sections_is_refused() -> None:

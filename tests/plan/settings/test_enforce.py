@@ -13,7 +13,7 @@ import synthetic
 
 from dltune.base.errors import JobFailed, UsageError
 from dltune.job.launch import Job
-from dltune.plan.settings.applied import Applied, applied, variables
+from dltune.plan.settings.choices import Applied, applied, variables
 from dltune.plan.settings.enforce import Settings
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import SPACE

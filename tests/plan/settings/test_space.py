@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.plan.settings.applied import Applied, set_by_user
+from dltune.plan.settings.choices import Applied, set_by_user
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import SPACE, by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine

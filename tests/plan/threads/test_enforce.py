@@ -11,8 +11,8 @@ from dltune.base.errors import UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare, put
+from dltune.plan.planner import Run
 from dltune.plan.threads.enforce import EnforcedThreads
 from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
 

@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.frameworks.tensorflow import runtime
-from dltune.plan.threads.strategies import (
-    candidates,
-    per_instance,
-    per_type,
-    why_no_hyperthreads,
-)
+from dltune.plan.threads.decide import candidates, per_instance, per_type, why_no_hyperthreads
 from dltune.simulate.machine_transfer import Law
 from dltune.simulate.op_time import all_cases
 from dltune.simulate.workload import workload

@@ -11,7 +11,7 @@ import results
 import roofed
 import synthetic
 
-from dltune.gate import history
+from dltune.gate import verdicts
 from dltune.plan.plan import with_sections
 from dltune.schemas import bench, gate, io
 from dltune.schemas.profile import Framework
@@ -55,7 +55,7 @@ def written(folder: Path) -> dict[str, Path]:
         found[f"{name}:sample"] = Path(shutil.copy(sample, folder))
     found["dltune.gate-history"] = folder / "history.jsonl"
     for _ in range(2):
-        history.append(found["dltune.gate-history"], history.entry(result, paired=True))
+        verdicts.append(found["dltune.gate-history"], verdicts.entry(result, paired=True))
     return found
 
 

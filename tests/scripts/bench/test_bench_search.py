@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.tune.candidate import AS_GIVEN
+from dltune.tune.candidates import AS_GIVEN
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts" / "bench"))
 import bench_search

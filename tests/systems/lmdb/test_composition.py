@@ -11,8 +11,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import bare
-from dltune.plan.run.composition import Composition
+from dltune.plan.plan import Composition, bare
 from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.systems.lmdb.reader.options import VARIABLE
 from dltune.systems.lmdb.section import FilePlan, IoPlan

@@ -8,8 +8,7 @@ import parallel_plans
 import synthetic
 
 from dltune.job import protocol, ranks
-from dltune.plan.plan import bare
-from dltune.plan.run.composition import Composition
+from dltune.plan.plan import Composition, bare
 
 HERE = synthetic.machine(4)
 

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan.settings.applied import Applied, applied, means_of, set_by_user
+from dltune.plan.settings.choices import Applied, applied, means_of, set_by_user
 from dltune.plan.settings.setting import Circumstances, Means
 from dltune.plan.settings.space import by_name
 from dltune.schemas.machine import SCHEMA, Core, Machine

@@ -12,9 +12,8 @@ from served import SERVER, WORKER, device
 from told import MS, plugin
 
 from dltune.base.errors import UsageError
-from dltune.bench.contest import Contest
+from dltune.bench.contest import Contest, Runner
 from dltune.bench.document import chosen
-from dltune.bench.runner import Runner
 from dltune.bench.settings import settings, usual
 from dltune.job import protocol
 from dltune.job.record import Record

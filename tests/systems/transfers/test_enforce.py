@@ -17,8 +17,8 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
+from dltune.plan.planner import Run
 from dltune.systems.transfers.enforce import (
     EnforcedTransfers,
     cluster_tasks,

@@ -24,7 +24,7 @@ from dltune.job import protocol
 from dltune.job.failures import tells_of_another
 from dltune.job.launch import Event, Job
 from dltune.job.rank_layout import Rank, Shares, are_unheard, local_rank, world
-from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.system.proc import stat
 from dltune.system.proc.process import mappings
 from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller

@@ -12,8 +12,7 @@ import msgspec
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import between_commas
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.planner import Decision, Planner
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.plan import Plan, Threads, Uniform
 from dltune.systems.ranks.allreduce import section as allreduce
 from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller

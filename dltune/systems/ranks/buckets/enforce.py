@@ -8,7 +8,7 @@ from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event, Job
 from dltune.job.rank_layout import are_unheard
-from dltune.plan.enforcement import Enforcement, Outcome, Run
+from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.systems.ranks.buckets.section import Buckets
 from dltune.systems.ranks.buckets.show import BucketsOutcome, Filled, intent, sentences
 from dltune.systems.ranks.extension import BUCKETS

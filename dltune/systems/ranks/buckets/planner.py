@@ -9,8 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from dltune.plan.enforcement import Enforcement, Run
-from dltune.plan.planner import Decision, Planner
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.plan import Plan
 from dltune.systems.ranks.buckets import section as buckets
 from dltune.systems.ranks.buckets.section import Buckets

@@ -14,7 +14,7 @@ from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
 from dltune.plan import plan as plans
-from dltune.plan.enforcement import Run
+from dltune.plan.planner import Run
 from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.enforce import EnforcedAllreduce
 from dltune.systems.ranks.allreduce.section import (

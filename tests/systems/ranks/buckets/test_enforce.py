@@ -9,8 +9,8 @@ from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.enforcement import Run
 from dltune.plan.plan import bare
+from dltune.plan.planner import Run
 from dltune.systems.ranks.buckets.enforce import EnforcedBuckets
 from dltune.systems.ranks.buckets.section import Buckets, Model
 

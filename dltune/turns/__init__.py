@@ -1,1 +1,0 @@
-"""Jobs that take turns: what bench, tune and gate start, rotate and measure."""
