@@ -11,7 +11,7 @@ import msgspec
 from dltune.analysis.roofline import analyse
 from dltune.base.errors import DltuneError
 from dltune.findings.evidence import Evidence
-from dltune.findings.ops import slow_kernels
+from dltune.findings.python.denormals import are_in_ops
 from dltune.frameworks.capabilities import FRAMEWORKS, framework
 from dltune.job import protocol
 from dltune.job.failures import loaded
@@ -77,7 +77,7 @@ class Observing:
             over=self._over,
             roofs=roofs,
             lacks=lacks,
-            flushes=lambda: ends and self._seen is not None and slow_kernels.are_in_ops(self._seen),
+            flushes=lambda: ends and self._seen is not None and are_in_ops(self._seen),
         )
 
     def greet(self, process: Process) -> list[str]:

@@ -65,10 +65,10 @@ def test_what_a_killed_gate_left_is_removed_by_the_next(
     project: Path, git: Callable[..., str], temporary: Path
 ) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom dltune.gate import worktrees\n"
-        f"repo = worktrees.repository(Path({str(project)!r}))\n"
-        "commit = worktrees.commit_of(repo, 'base')\n"
-        "with worktrees.checkouts(repo, {'base': commit}):\n"
+        "import sys, time\nfrom pathlib import Path\nfrom dltune.gate import checkouts\n"
+        f"repo = checkouts.repository(Path({str(project)!r}))\n"
+        "commit = checkouts.commit_of(repo, 'base')\n"
+        "with checkouts.checkouts(repo, {'base': commit}):\n"
         "    print('ready', flush=True)\n    time.sleep(600)\n"
     )
     with subprocess.Popen(

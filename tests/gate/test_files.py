@@ -213,7 +213,7 @@ def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     script = (
         "import resource, signal, sys\nfrom pathlib import Path\nimport decided\n"
-        "from dltune.base.errors import UsageError\nfrom dltune.gate import history\n"
+        "from dltune.base.errors import UsageError\nfrom dltune.gate import verdicts as history\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
         "try:\n"

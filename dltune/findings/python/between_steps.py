@@ -26,7 +26,7 @@ from dltune.findings.evidence import (
     shares_of,
     significant_share,
 )
-from dltune.findings.ops import slow_kernels
+from dltune.findings.python.denormals import denormals
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
 from dltune.schemas.diagnosis import Finding, Gain, Observation
@@ -48,7 +48,7 @@ def between_steps(evidence: Evidence) -> Iterator[Finding]:
     """Find the job's own Python code. The cost is its share of the samples of the main thread,
     without waits for storage and for the interpreter's lock of a generator. Without samples, the
     cost is the time between executions."""
-    if any(slow_kernels.denormals(evidence)):
+    if any(denormals(evidence)):
         return
     if script := script_share(evidence):
         python, share = script
