@@ -1,40 +1,14 @@
-"""The form of every interval here, and the requirements on its values.
+"""Statistics of measured times: intervals of medians, ratios and means, a sign test, and summaries.
 
-Intervals that remain valid when checked after every round (a confidence sequence): bets that a
-limit is exceeded.
+Every interval has the form of `Interval`, and `require` checks its values. There are three kinds:
 
-A gambler who begins with 1 and bets at every round cannot expect to win while the limit holds. The
-probability that the stake ever reaches 1/a, *after any round*, is then at most a (Ville, Étude
-critique de la notion de collectif, 1939). So a caller can check after each round and stop when
-decided; with an interval made for a fixed number of rounds, this inflates false alarms. An interval
-contains all limits that neither the bet "it is exceeded" nor the opposite bet has refuted.
+- for a check after every round, with a decision as soon as possible: `anytime_median` and
+  `anytime_ratio`;
+- for one check after a number of rounds fixed in advance: `median_interval` and `paired_ratio`;
+- for two groups of times that were not measured in pairs: `unpaired_ratio`.
 
-Two bets. `anytime_median` assumes only that rounds are independent: a round is above the median
-with probability 1/2; the fraction that does is mixed uniformly (Robbins, Statistical Methods
-Related to the Law of the Iterated Logarithm, 1970; Howard and Ramdas, Sequential estimation of
-quantiles, 2022):
-
-    M(n, k) = int_{1/2}^{1} 2 (2p)^k (2 (1-p))^(n-k) dp = sum_{j<=k} C(n+1, j) / ((n+1) C(n, k))
-
-`anytime_ratio` assumes also that the logarithm of a ratio is spread alike on both sides of its
-centre, as it is when two measurements of the same code change places. Then the distance from the
-centre gives no information about the side, and the bet can stake more on distant values: after x it
-multiplies the stake by 2 / (1 + exp(-2 t x)), for several t and M itself with equal shares. Far
-fewer rounds decide (docs/explanation/decisions/gate-verdict.md).
-
-Statistics of the signs of differences, which fall like a fair coin for any distribution of the
-times: the interval of a median for a number of rounds fixed in advance, and the sign test.
-
-The ratio of two groups of times that were not measured in pairs, free of assumptions.
-
-The shift of one sample against another (Hodges and Lehmann, 1963) on logarithms: the median of all
-ratios b / a, and the interval between two of them whose ranks follow from the exact distribution of
-Mann and Whitney's U. It holds the true ratio with the confidence it says, whatever the noise looks
-like, as long as both groups have noise of the same shape.
-
-Student's t distribution, for the mean of few samples whose spread is uncertain itself.
-
-Summaries of a sample of times.
+`t_quantile` is Student's t distribution, for the mean of a few samples whose spread is uncertain
+itself.
 """
 
 from __future__ import annotations
@@ -98,6 +72,16 @@ def require(values: Sequence[float], confidence: float) -> None:
         raise ValueError("a value is not a number")
 
 
+# Intervals that remain valid when checked after every round (a confidence sequence): bets that a
+# limit is exceeded.
+#
+# A gambler who begins with 1 and bets at every round cannot expect to win while the limit holds.
+# The probability that the stake ever reaches 1/a, *after any round*, is then at most a (Ville,
+# Étude critique de la notion de collectif, 1939). So a caller can check after each round and stop
+# when decided; with an interval made for a fixed number of rounds, this inflates false alarms. An
+# interval contains all limits that neither the bet "it is exceeded" nor the opposite bet has
+# refuted.
+
 # how a stake grows with the distance: from ratios that differ by some 10 % of themselves from round
 # to round (the first) to 1 % (the last); beyond that M(n, k) is as good
 BOLDNESS = (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -111,7 +95,16 @@ _LOG_2 = math.log(2)
 
 
 def evidence(rounds: int, beyond: int) -> Fraction:
-    """M(n, k): the stake, begun with 1, after `beyond` of `rounds` fell where they were bet on."""
+    """Return M(n, k): the stake, begun with 1, after `beyond` (k) of `rounds` (n) fell where they
+    were bet on.
+
+    The bet assumes only that rounds are independent: a round is above the median with probability
+    1/2. The fraction that is above is mixed uniformly (Robbins, Statistical Methods Related to the
+    Law of the Iterated Logarithm, 1970; Howard and Ramdas, Sequential estimation of quantiles,
+    2022):
+
+        M(n, k) = int_{1/2}^{1} 2 (2p)^k (2 (1-p))^(n-k) dp = sum_{j<=k} C(n+1, j) / ((n+1) C(n, k))
+    """
     if not 0 <= beyond <= rounds:
         raise ValueError(f"{beyond} of {rounds} rounds")
     ways, term = 0, 1  # C(n+1, j)
@@ -159,6 +152,8 @@ def least_rounds(confidence: float, *, paired: bool) -> int:
 def anytime_median(values: Sequence[float], confidence: float) -> Interval:
     """Return the interval of the median of independent values, between two of them.
 
+    It assumes only that the rounds are independent, and bets by `evidence`.
+
     Raises ValueError when there is no value, a value is not a number, or `confidence` is not
     between 0 and 1.
     """
@@ -169,6 +164,12 @@ def anytime_median(values: Sequence[float], confidence: float) -> Interval:
 
 def anytime_ratio(ratios: Sequence[float], confidence: float) -> Interval:
     """Return the interval of the centre of ratios whose logarithms are spread alike on both sides.
+
+    The function assumes this in addition to independence. It is so when two measurements of the
+    same code change places. Then the distance from the centre gives no information about the side,
+    and the bet can stake more on distant values: after x it multiplies the stake by
+    2 / (1 + exp(-2 t x)), for several t (`BOLDNESS`) and M(n, k) of `evidence` itself with equal
+    shares. Far fewer rounds decide (docs/explanation/decisions/gate-verdict.md).
 
     A ratio can be 0 or infinite. Raises ValueError like `anytime_median`, and for a negative ratio.
     """
@@ -223,6 +224,10 @@ def _bound(logs: Sequence[float], needed: float) -> float:
         else:
             high = middle
     return low
+
+
+# Signs of differences, which fall like a fair coin for any distribution of the times: the interval
+# of a median for a number of rounds fixed in advance, and the sign test
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -280,12 +285,20 @@ def _rank(rounds: int, confidence: float) -> tuple[int, float]:
     return rank, level
 
 
+# Ratios of unpaired groups
+
 # steps of `_ways` that may be taken, about a second; beyond, U is as good as normal
 MOST_STEPS = 2_000_000
 
 
 def unpaired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The typical b / a, without bounds when the groups are too small for `confidence`.
+    """Return the interval of the typical b / a of two groups of times that were not measured in
+    pairs; without bounds when the groups are too small for `confidence`.
+
+    It is the shift of one sample against another (Hodges and Lehmann, 1963) on logarithms: the
+    median of all ratios b / a, and the interval between two of them whose ranks follow from the
+    exact distribution of Mann and Whitney's U. It makes no assumption about the noise except that
+    both groups have noise of the same shape: then it holds the true ratio with `confidence`.
 
     Raises ValueError when a group is empty or a time is not positive.
     """
@@ -329,6 +342,8 @@ def _ways(m: int, n: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+# Student's t distribution
+
 HIGHEST = 1 - 1e-9
 
 
@@ -367,6 +382,9 @@ def _within(angle: float, freedom: int) -> float:
         term *= math.cos(angle) ** 2 * (power + 1) / (power + 2)
     central = total * math.sin(angle)
     return (angle + central) * 2 / math.pi if odd else central
+
+
+# Summaries of a sample
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -1,10 +1,11 @@
-"""Faults of a field, in one form: "settings.intra must be at least 1, got 0".
-
-Reading a document whole and checked; writing one atomically.
+"""Documents: read a whole document and check it, write a document atomically, describe faults.
 
 A document is JSON with a `schema` field ("dltune.profile/1": kind and version) first, gzipped when
 its name ends in `.gz`. Reading reports every fault with its path; nothing is used before all is
 checked. Writing goes through a file next to the target, so a reader never sees half a document.
+
+Every fault has the same form: "settings.intra must be at least 1, got 0". A `Bound` makes such
+sentences, for the checks of all kinds of documents.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 
 T = TypeVar("T")
+
+# Faults of fields
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ def field_path(here: str, field: str) -> str:
 def _aside(what: str) -> str:
     return f" ({what})" if what else ""
 
+
+# Reading a document, its digest and its encoding
 
 DocumentT = TypeVar("DocumentT", bound=msgspec.Struct)
 # from a document's fields under one schema to those under the next
@@ -341,6 +346,9 @@ def content(path: Path) -> bytes:
     if len(data) > LONGEST:
         raise UsageError(f"{path} is larger than {LONGEST >> 30} GiB", remedy="name a smaller file")
     return bytes(data)
+
+
+# Writing
 
 
 class Output:

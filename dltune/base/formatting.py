@@ -1,9 +1,10 @@
-"""Make names and messages from other people's code safe for a terminal or a file.
+"""Text for people: safe names, figures in words, and tables before they are drawn.
 
-Figures and names of files in the words of sentences and tables.
+Names and messages from other people's code become safe for a terminal or a file (`visible`).
+Functions such as `size` and `share` write figures, as sentences and tables show them.
 
-A table as it is meant, before it is drawn: on a terminal by `cli/tables.py`, on a page by
-`report/table.py`.
+A `Table` and the pictures hold only the content. `cli/tables.py` draws them on a terminal, and
+`report/table.py` on a page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def visible(text: str, longest: int = LONGEST) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+# Lists, figures and names of files, in the words of sentences and tables
 
 
 def between_commas(text: str) -> list[str]:
@@ -97,6 +101,9 @@ def file_name(path: str) -> str:
     """The last part of a path, with its folder when it is a common name."""
     whole = Path(path)
     return f"{whole.parent.name}/{whole.name}" if whole.name == "data.mdb" else whole.name
+
+
+# Tables and pictures
 
 
 @dataclass(frozen=True)

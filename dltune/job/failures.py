@@ -1,13 +1,4 @@
-"""Why nothing was measured or enforced, in one sentence.
-
-Find a process of the job that runs a framework without having reported in.
-
-Python hands its environment on to what it starts, but -I, -S or a cleaned PYTHONPATH keep the
-bootstrap out. Such a job would run plain and never be heard of; what it has mapped tells.
-
-The last that a job wrote, where its output was kept aside, and what a rank says last when it has
-lost another one.
-"""
+"""Failures of a job: why it ran no usable step, unreported processes, and its last output."""
 
 from __future__ import annotations
 
@@ -24,6 +15,8 @@ from dltune.schemas.pytorch_step import Calls, Compiled
 from dltune.system import kernel_files
 from dltune.system.proc import stat
 from dltune.system.proc.process import command, mappings
+
+# The reason why nothing was measured or enforced, in one sentence
 
 KILLED = 128 + 9
 
@@ -234,6 +227,11 @@ def _error(message: str, remedy: str | None, exit_code: int | None = None) -> Dl
     return UsageError(message, remedy=remedy)
 
 
+# Processes of the job that run a framework without having reported in.
+# Python hands its environment on to the processes that it starts, but -I, -S or a cleaned
+# PYTHONPATH keep the bootstrap out. Such a job would run plain and never send a message; the files
+# that it has mapped reveal it.
+
 # what a process has mapped that runs a framework
 LIBRARIES = {known.library: name for name, known in FRAMEWORKS.items() if known.library}
 
@@ -290,6 +288,9 @@ def loaded(pid: int) -> str | None:
         return None
     return next((name for part, name in LIBRARIES.items() if any(part in p for p in paths)), None)
 
+
+# The last lines that a job wrote, where its output was kept aside, and the error of a rank that has
+# lost another rank
 
 LINES = 15
 # of the log that are looked at

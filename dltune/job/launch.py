@@ -1,6 +1,4 @@
-"""PYTHONPATH for what is started: folders of ours before those that the user has there.
-
-Start a command in a separate process group, receive its processes' messages, end it.
+"""Start a command in a separate process group, receive its processes' messages, and end it.
 
 The job is not edited: the bootstrap comes to its Python interpreters through PYTHONPATH, and finds
 dltune through the socket named in DLTUNE_SOCKET. The file `hooks` next to the socket lists the
@@ -38,7 +36,8 @@ OF_DLTUNE = Path(__file__).resolve().parents[2]  # the same one, however this pr
 
 
 def python_path(*first: Path | str, environment: Mapping[str, str] = os.environ) -> str:
-    """These folders, then what `environment` has."""
+    """Return a PYTHONPATH for a command: these folders of dltune's, then the folders that the user
+    has in `environment`."""
     inherited = environment.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([*map(str, first), *filter(None, inherited)])
 

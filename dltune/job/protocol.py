@@ -1,15 +1,14 @@
-"""Messages from a job's processes to dltune, one JSON object a line.
+"""The protocol between a job's processes and dltune: messages to dltune, and orders to the plugin.
 
-The bootstrap sends `Python`, `Building`, `Failed`, `Environment`, `Setting`, and the messages of
-adapters and of Horovod, on separate connections that are answered once. The native plugin sends
-the rest after its `Plugin` greeting. Times are CLOCK_MONOTONIC nanoseconds as the plugin counts
-them; the reader converts them to seconds.
+A message is one JSON object a line. The bootstrap sends `Python`, `Building`, `Failed`,
+`Environment`, `Setting`, and the messages of adapters and of Horovod, on separate connections that
+are answered once. The native plugin sends the rest after its `Plugin` greeting. Times are
+CLOCK_MONOTONIC nanoseconds as the plugin counts them; the reader converts them to seconds.
 
-The language in which dltune sends orders to the plugin (read by native/core/orders.cc).
-
-Fields of a line are separated by tabs; keys and signatures, which can hold any text, escape their
-tabs with backslashes. A set of orders is between `begin` and `end` and is
-obeyed as a whole, from the start of a graph's next execution.
+Orders are lines that the plugin reads (native/core/orders.cc). Fields of a line are separated by
+tabs; keys and signatures, which can hold any text, escape their tabs with backslashes. A set of
+orders is between `begin` and `end` and is obeyed as a whole, from the start of a graph's next
+execution.
 """
 
 from __future__ import annotations
@@ -28,6 +27,9 @@ from dltune.schemas.pytorch_step import Calls
 
 if TYPE_CHECKING:
     from dltune.system.perf.events import Event
+
+
+# Messages of the bootstrap
 
 
 class Python(msgspec.Struct, tag="python", frozen=True):
@@ -206,6 +208,9 @@ class Buckets(msgspec.Struct, tag="buckets", frozen=True):
     gradients: int
     buckets: list[int]
     left: str
+
+
+# Messages of the plugin
 
 
 class Plugin(msgspec.Struct, tag="plugin", frozen=True):
@@ -392,6 +397,8 @@ _FromPlugin = Plugin | _FromStep | Report | Totals | Complaint
 Message = _FromBootstrap | _FromPlugin
 decode = msgspec.json.Decoder(Message).decode
 
+
+# Orders to the plugin
 
 # a plan's outcome is measured on one step in so many
 RECORD_EVERY = 16

@@ -1,9 +1,7 @@
-"""Several ranks of one job: this process's rank among all and among those on its node, as launchers
-set it, and its part of the node's cores.
+"""Ranks of one job: their numbers as launchers set them, their cores, and the port where they meet.
 
-Where the ranks of a job meet: at a port that no other job has, so that several run at once.
-
-The ranks of a job on this node, and each one's part of its cores.
+A rank has a number among all ranks and a number among the ranks of its node. Each rank gets its
+part of the node's cores. A port that no other job uses lets several jobs run at once.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ from dltune.job import protocol
 from dltune.job.ranks import free_address
 from dltune.schemas.machine import Machine
 from dltune.system.proc import stat
+
+# This process's rank among all and among those on its node, and its part of the node's cores
 
 # variables that launchers set for each rank: its number among all ranks, and their count
 WORLD_VARIABLES = (
@@ -257,6 +257,8 @@ def _assignments(rank: Rank, environ: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={environ[name]}" for name in rank.variables)
 
 
+# Where the ranks of a job meet: at a port that no other job has
+
 # torchrun's option, accelerate's, and those of many a script
 _PORTS = ("--master-port", "--main-process-port")
 _ENDPOINT, _BACKEND = "--rdzv-endpoint", "--rdzv-backend"
@@ -324,6 +326,9 @@ def _option(word: str) -> str:
 def _is_torchrun(command: Sequence[str]) -> bool:
     named = bool(command) and Path(command[0]).name == "torchrun"
     return named or any(module in command for module in TORCHRUN)
+
+
+# The ranks of a job on this node
 
 
 class Shares:

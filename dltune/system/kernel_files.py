@@ -1,17 +1,4 @@
-"""A small file of /proc or /sys.
-
-The file systems that a process sees: /proc/PID/mountinfo.
-
-The kernel's list notation for CPU numbers: "0-3,8,10-11".
-
-The model and features of the CPU, as the kernel names them.
-
-The limits of a process's control groups, version 1 and 2: CPUs, CPU time, memory.
-
-A limit holds for everything below it, so each hierarchy is walked from the process's own group up
-to the mount. In a container the mount's root is often not the hierarchy's (and the process's group
-path then begins with it), which only `/proc/self/mountinfo` shows.
-"""
+"""Files of /proc and /sys: small files, mounts, CPU lists, cpuinfo and control groups."""
 
 from __future__ import annotations
 
@@ -28,7 +15,8 @@ MOST = 1 << 14
 
 
 def read(path: str) -> bytes | None:
-    """At once, so that it is of one moment; None when it is gone or denied."""
+    """Return a small file of /proc or /sys, read at once, so that its content is of one moment.
+    None when it is gone or access is denied."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -42,12 +30,15 @@ def read(path: str) -> bytes | None:
 
 
 def text(path: Path) -> str:
-    """Of any length, without blanks around it; empty when it is gone or denied."""
+    """Return a file of any length, without blanks around it; empty when it is gone or access is
+    denied."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
 
+
+# The file systems that a process sees: /proc/PID/mountinfo
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -89,6 +80,9 @@ def _plain(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
+# The kernel's list notation for CPU numbers: "0-3,8,10-11"
+
+
 def parse_cpulist(listed: str) -> frozenset[int]:
     """CPU numbers of a list; the empty list is "" (some files hold only a newline).
 
@@ -110,7 +104,7 @@ def read_cpulist(path: Path) -> frozenset[int]:
 
 
 def format_cpulist(cpus: Iterable[int]) -> str:
-    """The shortest list for these CPUs; `parse` reads it back."""
+    """The shortest list for these CPUs; `parse_cpulist` reads it back."""
     runs: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if runs and runs[-1][1] == cpu - 1:
@@ -118,6 +112,9 @@ def format_cpulist(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+# The model and features of the CPU, under the kernel's names
 
 
 def cpuinfo_value(root: Path = Path("/")) -> dict[str, str]:
@@ -133,6 +130,11 @@ def cpu_flags() -> frozenset[str]:
     cpu = cpuinfo_value()
     return frozenset((cpu.get("flags") or cpu.get("Features", "")).split())
 
+
+# The limits of a process's control groups, version 1 and 2: CPUs, CPU time, memory.
+# A limit holds for everything below it, so each hierarchy is walked from the process's own group up
+# to the mount. In a container the mount's root is often not the hierarchy's (and the process's
+# group path then begins with it), which only /proc/self/mountinfo shows.
 
 _NO_LIMIT = 2**60  # bytes; version 1 writes a larger number for none
 # by name in cpu.stat, of version 1 and 2, its unit in seconds

@@ -1,15 +1,4 @@
-"""Other allocators of memory than glibc's: where they are installed, and whether they load.
-
-They come into a job by LD_PRELOAD; nothing is ever downloaded.
-
-Pages of memory: transparent huge ones, as the system gives them, and what a fault of the usual
-ones costs here: a few hundred nanoseconds on bare metal, several times that in most virtual
-machines, where the hypervisor's page tables are walked too.
-
-Memory that may still be taken, under the limit of a control group too.
-
-What the storage behind a folder does in a second.
-"""
+"""Memory that a job can use: allocators, pages, free memory, and files on storage as a tier."""
 
 from __future__ import annotations
 
@@ -31,6 +20,9 @@ from dltune.schemas.machine import Tier
 from dltune.system.kernel_files import limits, mounts, text
 from dltune.system.proc import process
 from dltune.system.proc.stat import Tree
+
+# Allocators other than glibc's: where they are installed, and whether they load. They come into a
+# job by LD_PRELOAD; nothing is ever downloaded
 
 # sonames of each, the plainest first: tcmalloc without its profilers does the same work
 SONAMES = {
@@ -113,18 +105,26 @@ def _loads(library: Path) -> bool:
     return tried.returncode == 0 and not tried.stderr
 
 
+# Pages
+
 PAGES, TURNS = 1024, 7
 
 
 def huge_page_mode(root: Path = Path("/")) -> str | None:
-    """`always`, `madvise` or `never`; None when the kernel has none."""
+    """Return the system's mode of transparent huge pages: `always`, `madvise` or `never`; None when
+    the kernel has none."""
     modes = text(root / "sys/kernel/mm/transparent_hugepage/enabled")
     return next(iter(re.findall(r"\[(\w+)\]", modes)), modes) or None
 
 
 def fault_seconds() -> float:
-    """Seconds that the first write to a fresh page takes more than the second; of each the least
-    of TURNS, because other work only ever adds to it. Pages are of the usual size, not huge."""
+    """Measure the cost of a page fault: the seconds that the first write to a fresh page takes more
+    than the second; of each the least of TURNS, because other work only ever adds to it. Pages are
+    of the usual size, not huge.
+
+    A fault costs a few hundred nanoseconds on bare metal, and several times that in most virtual
+    machines, where the hypervisor's page tables are walked too.
+    """
     turns = [_turn() for _ in range(TURNS)]
     first, again = min(first for first, _ in turns), min(again for _, again in turns)
     return max(0.0, first - again) / PAGES
@@ -144,6 +144,9 @@ def _touch(memory: mmap.mmap) -> float:
     return time.perf_counter() - began
 
 
+# Memory in use and free memory
+
+
 def used_bytes(pid: int) -> int:
     """Resident memory of a process and all that it has started."""
     with contextlib.suppress(UsageError):
@@ -152,8 +155,8 @@ def used_bytes(pid: int) -> int:
 
 
 def free_bytes() -> tuple[int, int]:
-    """What may still be taken without swapping, and all that there is: of the machine, or of the
-    control group that this process and its jobs are in."""
+    """Return the bytes that can still be taken without swapping, and all bytes: of the machine, or
+    of the control group that this process and its jobs are in, when its limit is lower."""
     import psutil  # type: ignore[import-untyped]
 
     machine = psutil.virtual_memory()
@@ -162,6 +165,8 @@ def free_bytes() -> tuple[int, int]:
         return machine.available, machine.total
     return min(machine.available, max(0, limit - used_bytes(os.getpid()))), limit
 
+
+# Storage: its speed, as a tier for tensors
 
 _PIECE = 8 << 20  # bytes; a large activation
 _SECONDS = 1.0  # of writing

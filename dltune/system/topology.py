@@ -1,17 +1,17 @@
-"""The machine at hand: the cores this process can use and their shared parts, from sysfs.
+"""Cores of a machine: their topology, the placement of threads on them, and built-in machines.
+
+`local` reads the cores that this process can use, and the caches they share, from sysfs.
+`builtin_machine` returns a machine to plan for that is not at hand, by its name or from a file.
 
 A tile is made of the cores behind one cache of the largest level that more than one core shares
 and that does not join all the cores allowed: the L2 of a Knights Landing pair, the L3 of an EPYC
 core complex, the L3 of each of two Xeon sockets. Without such a level the tile is the socket.
 
-Where n threads go: packed into tiles, or one tile after the other (section III-B).
-
-On the paper's machine, with two cores to a tile, "shared" fills whole tiles and so exists for even
-counts only, and "spread" puts at most one thread on a tile: 34 + 34 cases on 68 cores. Where tiles
-have other sizes, "shared" packs one tile after the other and "spread" deals threads out to all
-tiles in turn.
-
-Machines that are planned for without being at hand.
+A placement packs n threads into tiles, or gives one thread to one tile after the other (section
+III-B). On the paper's machine, with two cores to a tile, "shared" fills whole tiles and so exists
+for even counts only, and "spread" puts at most one thread on a tile: 34 + 34 cases on 68 cores.
+Where tiles have other sizes, "shared" packs one tile after the other and "spread" deals threads out
+to all tiles in turn.
 """
 
 from __future__ import annotations
@@ -237,6 +237,8 @@ def _cpu(root: Path, cpu: int) -> Path:
     return root / f"sys/devices/system/cpu/cpu{cpu}"
 
 
+# Placement of threads
+
 # Table V: with this interval on the paper's 68 cores the prediction is right to 95 %
 INTERVAL_FRACTION = 16
 
@@ -347,6 +349,8 @@ def _dealt(tiles: list[_Tile], threads: int) -> list[int]:
     cores = (core for round_ in rounds for core in round_ if core is not None)
     return list(itertools.islice(cores, threads))
 
+
+# Machines that are planned for without being at hand
 
 BUILTIN_MACHINES = {
     # the paper's machine (sections II-C and IV-A): Intel Xeon Phi 7250, 34 tiles of two cores that

@@ -1,10 +1,4 @@
-"""The cores a job may use here, and what they share.
-
-What memory a job can be given: other allocators than glibc's, and transparent huge pages, which
-spare large tensors most of their page faults and TLB misses.
-
-Performance counters, as lines of the report.
-"""
+"""Checks of the hardware: cores, memory and performance counters, as lines of the report."""
 
 from __future__ import annotations
 
@@ -18,6 +12,8 @@ from dltune.system.kernel_files import format_cpulist, text
 from dltune.system.perf.access import USER_LEVEL, PerfEvents, Refused
 from dltune.system.perf.counters import Outcome
 from dltune.system.topology import Survey
+
+# The cores that a job can use, and the parts they share
 
 TELL_TOPOLOGY = "configure the hypervisor to pass the host's topology and caches to the guest"
 
@@ -126,8 +122,11 @@ def _size(size: int) -> str:
     return f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size / 2**10:g} KiB"
 
 
+# Memory for a job
+
+
 def allocators() -> Check:
-    """Which allocators are installed, and load."""
+    """Check which allocators other than glibc's are installed and load."""
     found = [name for name in memory.SONAMES if memory.find_allocator(name, os.environ)]
     version = memory.glibc()
     own = f"glibc {version[0]}.{version[1]}" if version else "the C library's allocator"
@@ -143,7 +142,8 @@ def allocators() -> Check:
 
 
 def huge_pages(root: Path = Path("/")) -> Check:
-    """The mode of transparent huge pages."""
+    """Check the mode of transparent huge pages, which spare large tensors most of their page faults
+    and TLB misses."""
     mode = memory.huge_page_mode(root)
     if mode is None:
         return Check(
@@ -168,6 +168,9 @@ def huge_pages(root: Path = Path("/")) -> Check:
         f"transparent huge pages: {mode}",
         "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
     )
+
+
+# Performance counters
 
 
 def perf_events(found: PerfEvents) -> list[Check]:

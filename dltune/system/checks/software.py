@@ -1,11 +1,6 @@
-"""The TensorFlow that this Python would import, looked at without importing it.
+"""Checks of the software: TensorFlow, PyTorch, the C++ compiler, the native plugin and py-spy.
 
-The PyTorch that this Python would import, looked at without importing it.
-
-The C++ compiler that builds the native parts, and the native plugin: built, to be built on first
-use, or impossible.
-
-Check that py-spy can inspect a job on the same machine.
+TensorFlow and PyTorch are those that this Python would import; the checks do not import them.
 """
 
 from __future__ import annotations
@@ -29,6 +24,8 @@ from pathlib import Path
 from dltune.native import build
 from dltune.system.checks import Check, folder_of
 from dltune.system.kernel_files import text
+
+# TensorFlow
 
 OLDEST_TENSORFLOW = (2, 16)
 DISTRIBUTIONS = (
@@ -106,6 +103,8 @@ def tensorflow(found: Installed | None) -> Check:
     return Check("TensorFlow", "ok", what)
 
 
+# PyTorch
+
 PYTORCH = "PyTorch"
 OLDEST_PYTORCH = (2, 6)
 _OPENMP = re.compile(r"lib(g|i|)omp[\w.-]*\.so[\w.]*")
@@ -158,6 +157,9 @@ def _told(file: Path) -> dict[str, str]:
         return {}
     return dict(re.findall(r"^(\w+)(?:: [^=]+)? = '([^']*)'", text, re.MULTILINE))
 
+
+# The C++ compiler that builds the native parts, and the native plugin: built, to be built on first
+# use, or impossible
 
 TIMEOUT = 60.0
 PLUGIN = "native plugin"
@@ -231,6 +233,8 @@ def impossible(reason: str) -> Check:
     """There is no TensorFlow here that can carry it; the job may bring its own."""
     return Check(PLUGIN, "limited", reason, "run dltune doctor in the job's Python environment")
 
+
+# py-spy, and whether it can inspect a job on the same machine
 
 CAP_SYS_PTRACE = 19
 

@@ -1,7 +1,7 @@
-"""Check that this process can open performance counters, by opening one of each kind, and explain
-the kernel's refusals of perf_event_open, each in one sentence with its remedy.
+"""Access to performance counters: check it, open an event, and explain the kernel's refusals.
 
-Open an event, or say in one sentence why it cannot be.
+`available` checks that this process can open counters, by opening one of each kind. Each refusal of
+perf_event_open is explained in one sentence with its remedy.
 """
 
 from __future__ import annotations
@@ -144,6 +144,9 @@ def refusal(code: int, paranoid: int | None, level: int = USER_LEVEL) -> Refused
     )
 
 
+# Opening an event
+
+
 class Opened(abc.ABC):
     """What is open until it is closed; as a context, at its end."""
 
@@ -158,7 +161,7 @@ class Opened(abc.ABC):
 
 
 def open_event(event: Event, *, tid: int = 0, leader: int = -1, flags: int = 0, **more: int) -> int:
-    """The event's descriptor, as syscall.perf_event_open. Raises UsageError, which tells why."""
+    """The event's descriptor, as events.perf_event_open. Raises UsageError, which tells why."""
     if event.exclude_kernel:
         flags |= events.EXCLUDE_KERNEL | events.EXCLUDE_HV
     try:

@@ -1,21 +1,8 @@
-"""The fewest independent sets that hold all elements of a matroid.
+"""Counters of events: groups counted together, counters read in user space, and a self-test.
 
-Which events fit a CPU's counters together is a transversal matroid: a set fits when each event can
-be given a counter of its own among those that can count it. Edmonds' matroid partitioning (1965)
-finds the fewest sets with polynomially many questions, where trying all ways would take
-exponentially many.
-
-Events that the kernel counts together or not at all, and the fewest groups for many events.
-
-The few native lines of the binding, built on first use.
-
-A counter of the calling thread read by the CPU's own instruction: tens of cycles, where a read
-by the system call takes hundreds of nanoseconds.
-
-The kernel allows it on x86 for hardware events on a counter (`cap_user_rdpmc` in the event's page;
-/sys/bus/event_source/devices/cpu/rdpmc is 1 or 2), and for no software event.
-
-Counters against work that is known, so that a figure of theirs can be believed.
+A `Group` holds events that the kernel counts together or not at all; `split` finds the fewest
+groups for many events. A `UserCounter` is a counter of the calling thread. `self_test` compares
+counters with work whose counts are known, so that their figures can be believed.
 """
 
 from __future__ import annotations
@@ -53,11 +40,19 @@ from dltune.system.perf.events import (
 
 T = TypeVar("T")
 
+# The fewest groups for many events, by matroid partitioning
+
 
 def partition(
     elements: Sequence[T], independent: Callable[[Sequence[T]], bool]
 ) -> list[tuple[T, ...]]:
-    """`elements` in the fewest sets of which each is `independent`, each in the order given.
+    """Return `elements` in the fewest sets of which each is `independent`, each in the order given:
+    the fewest independent sets that hold all elements of a matroid.
+
+    Which events fit a CPU's counters together is a transversal matroid: a set fits when each event
+    can be given a counter of its own among those that can count it. Edmonds' matroid partitioning
+    (1965) finds the fewest sets with polynomially many questions, where trying all ways would take
+    exponentially many.
 
     Each element must be independent by itself. Where `independent` is not quite a matroid's (two
     events that share a register, say), each set still is, and there may be more than the fewest.
@@ -112,6 +107,8 @@ def _moved(
     # along a shortest path of a matroid this always holds
     return moved if all(map(fits, moved)) else None
 
+
+# Groups
 
 # ioctls of a perf event, and their flag for the whole group
 ENABLE, DISABLE = 0x2400, 0x2401
@@ -309,9 +306,13 @@ def _units(events: Sequence[Event]) -> list[tuple[Event, ...]]:
     return [(*slots, *metrics), *others]
 
 
+# Counters read in user space
+
+
 @cache
 def load_binding() -> ctypes.CDLL:
-    """Raises DltuneError, with the compiler's last lines, when it cannot be built."""
+    """Load the few native lines of the binding, built on first use. Raises DltuneError, with the
+    compiler's last lines, when it cannot be built."""
     return bound(
         "perf",
         [Path(__file__).with_name("native.cc")],
@@ -327,6 +328,11 @@ _CAPABILITIES, _USER_RDPMC = 40, 1 << 2
 
 class UserCounter(Opened):
     """One event of the thread that makes it, counting from now on; only that thread may read it.
+
+    The CPU's own instruction reads it in tens of cycles, where a read by the system call takes
+    hundreds of nanoseconds. The kernel allows this on x86 for hardware events on a counter
+    (`cap_user_rdpmc` in the event's page; /sys/bus/event_source/devices/cpu/rdpmc is 1 or 2), and
+    for no software event.
 
     Raises UsageError when the event cannot be opened, and when the kernel does not let it be read
     in user space: then `Group` counts it.
@@ -364,6 +370,8 @@ class UserCounter(Opened):
         self._map.close()
         os.close(self._handle)
 
+
+# The self-test
 
 TURNS = 50_000_000
 PAGES = 4096

@@ -1,8 +1,8 @@
-"""The system call perf_event_open, for which the C library has no wrapper.
+"""Performance events: the system call that opens an event, and the names of events.
 
-Numbers are those of linux/perf_event.h.
+The C library has no wrapper for perf_event_open. Numbers are those of linux/perf_event.h.
 
-An event by its name, as perf(1) writes them.
+An event's name has the form that perf(1) writes:
 
     cycles, instructions, cache-misses ...      hardware
     LLC-load-misses, L1-dcache-loads ...        cache
@@ -38,6 +38,8 @@ from pathlib import Path
 
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import CLOCKS
+
+# The system call
 
 # perf_event_open by machine
 NUMBERS = {
@@ -140,6 +142,8 @@ def may_count_kernel() -> bool:
         return True
     return False
 
+
+# Events by name
 
 DEVICES = "sys/bus/event_source/devices"
 TRACING = ("sys/kernel/tracing/events", "sys/kernel/debug/tracing/events")

@@ -1,12 +1,4 @@
-"""Which events to count: presets by name, lists, and what `auto` chooses here and why.
-
-The core events of Intel's Knights Landing (Xeon Phi 7200; 7205 to 7295, Knights Mill, alike).
-
-Source: Intel's public event list, github.com/intel/perfmon, KNL/events/knightslanding_core.json,
-version 16: every event of a core but those of OFFCORE_RESPONSE (which count a tile's requests by
-where they are answered) and the precise duplicates, which count what their plain namesakes count.
-The paper (section III-B) used 26 events without naming them.
-"""
+"""Choice of the events to count: presets by name, lists, and the choice and reason of `auto`."""
 
 from __future__ import annotations
 
@@ -23,6 +15,13 @@ from dltune.system.perf import events as syscall
 from dltune.system.perf.access import KERNEL_LEVEL, paranoid_level
 from dltune.system.perf.counters import check_group
 from dltune.system.perf.events import TYPE_RAW, Event
+
+# The core events of Intel's Knights Landing (Xeon Phi 7200; 7205 to 7295, Knights Mill, alike).
+# Source: Intel's public event list, github.com/intel/perfmon,
+# KNL/events/knightslanding_core.json, version 16: every event of a core but those of
+# OFFCORE_RESPONSE (which count a tile's requests by where they are answered) and the precise
+# duplicates, which count what their plain namesakes count.
+# The paper (section III-B) used 26 events without naming them.
 
 # CPUID family 6, models of Knights Landing and Knights Mill
 KNL_MODELS = (0x57, 0x85)
@@ -110,6 +109,8 @@ KNL_EVENTS: tuple[Event, ...] = (
     Event("CPU_CLK_UNHALTED.REF_TSC", TYPE_RAW, 0x0300),
 )
 
+
+# Presets
 
 # section III-B: cycles, last-level misses and accesses, level 1 hits, normalised by
 # instructions. No event counts hits everywhere: they are loads less load misses
@@ -237,7 +238,7 @@ def _presets() -> str:
 
 
 def _parse(name: str, root: Path) -> Event:
-    """As names.parse, but KNL counts its loads under codes that the kernel has no name for."""
+    """As events.parse, but KNL counts its loads under codes that the kernel has no name for."""
     if name == "L1-dcache-loads" and _is_knl(root):
         codes = {event.name: event.config for event in KNL_EVENTS}
         return Event(name, syscall.TYPE_RAW, codes["MEM_UOPS_RETIRED.ALL_LOADS"])

@@ -1,13 +1,7 @@
-"""Samples of an event, as the kernel writes them into memory that it shares with the reader.
+"""Samples of events and context switches, in memory that the kernel shares with the reader.
 
 The kernel appends records to a ring of a power of two of pages and moves its head; the reader moves
 the tail. When the reader is slow, records are lost, and the kernel says how many.
-
-When one thread leaves a CPU and when it is back, and what it asked of the kernel.
-
-The kernel records each switch of the thread, with the time. With each that takes it off a CPU come
-the third argument of the system call it is in, and the top of its stack, so that a sleep tells how
-long it was meant to be, and who asked for it. x86-64 alone: on others registers have other numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +26,8 @@ from dltune.system.perf.access import Opened, open_event
 from dltune.system.perf.counters import DISABLE, ENABLE
 from dltune.system.perf.events import Event, parse
 from dltune.system.proc.stat import threads
+
+# Samples of an event
 
 # contents of each sample: PERF_SAMPLE_IP, TID, TIME, ADDR, CPU. Not PERIOD, which is known: asked
 # for it, the kernel samples every single software event
@@ -274,6 +270,8 @@ def _locked_limit() -> str:
     return f"kernel.perf_event_mlock_kb is {limit}" if limit else "unknown limit"
 
 
+# Switches of a thread
+
 # PERF_SAMPLE_TIME, REGS_USER, STACK_USER
 _SAMPLED = 1 << 2 | 1 << 12 | 1 << 13
 _CONTEXT_SWITCH = 1 << 26  # flag: a record for each switch
@@ -317,7 +315,13 @@ class Off:
 
 
 class Switches(Opened):
-    """Switches of the thread `tid`; opened and not yet recording. Use as a context manager.
+    """Switches of the thread `tid`: when it leaves a CPU, when it is back, and its request to the
+    kernel. Opened and not yet recording. Use as a context manager.
+
+    The kernel records each switch of the thread, with the time. A switch that takes the thread off
+    a CPU brings the third argument of its system call, and the top of its stack. These show the
+    intended length of a sleep, and the caller. x86-64 alone: on other architectures registers have
+    other numbers.
 
     Raises UsageError when the kernel or this architecture does not allow it.
     """

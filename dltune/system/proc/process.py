@@ -1,11 +1,7 @@
-"""The identity of a process, its CPU time, reads and memory, and whether it can be inspected.
+"""A process seen from outside: identity, CPU time, reads, memory, files and Python stacks.
 
-The files that a process has mapped, and their parts in its page table: /proc/PID/maps and
-/proc/PID/smaps.
-
-The files that a process has open: /proc/PID/fd and /proc/PID/fdinfo.
-
-The Python stacks of a running process, as py-spy sees them without stopping it.
+Most facts come from /proc/PID; the stacks come from py-spy, which does not stop the process.
+`may_look_into` checks whether the process can be inspected.
 """
 
 from __future__ import annotations
@@ -131,6 +127,9 @@ def may_look_into(pid: int) -> bool:
     return True
 
 
+# The files that a process has mapped, and their parts in its page table: /proc/PID/maps and
+# /proc/PID/smaps
+
 _HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) (\d+) +(/.*)$", re.M)
 
 
@@ -219,6 +218,9 @@ def _name(path: bytes) -> str:
     return os.fsdecode(path).removesuffix(" (deleted)")
 
 
+# The files that a process has open: /proc/PID/fd and /proc/PID/fdinfo
+
+
 class Descriptor(NamedTuple):
     """A descriptor. `place`: a path to the file itself, whatever the file's path now refers to."""
 
@@ -261,6 +263,8 @@ def position(pid: int, number: int) -> Position | None:
     told = (read(f"/proc/{pid}/fdinfo/{number}") or b"").split()
     return Position(int(told[1]), int(told[3], 8)) if told else None
 
+
+# The Python stacks of a running process
 
 # a sample that takes longer is given up
 PATIENCE_SECONDS = 5.0

@@ -1,11 +1,9 @@
-"""/proc/PID/stat and /proc/PID/task/TID/stat, and what /proc/stat has of the whole machine.
+"""Counts of processes, threads and CPUs, trees of processes, and the pace of sampling.
 
-The threads of a process, and the counts of each thread since it began.
-
-Which processes belong together: those of a job's session, and those that descend from one.
-
-Sampling seldom enough not to slow down the job: each kind of sample waits in proportion to the
-cost of its last samples.
+The counts run from the start of a thread, process or machine. They come from /proc/PID/stat,
+/proc/PID/task/TID and /proc/stat. Processes belong together when they are in a job's session or
+descend from one process. `Pace` and `keep_looking` sample seldom enough not to slow down the job:
+each kind of sample waits in proportion to the cost of its last samples.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ from typing import NamedTuple
 
 from dltune.base.errors import UsageError
 from dltune.system.kernel_files import read
+
+# /proc/PID/stat and /proc/PID/task/TID/stat, and the counts of the whole machine in /proc/stat
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
@@ -116,6 +116,8 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) / TICK
 
 
+# The threads of a process, and the counts of each thread since it began
+
 # lists of a process whose threads end all the time
 _LISTS = 5
 _STATUS = re.compile(
@@ -205,6 +207,9 @@ def thread_name(pid: int, tid: int) -> str | None:
     return data.decode(errors="replace").rstrip("\n") if data else None
 
 
+# Which processes belong together: the members of a job's session, and the descendants of a process
+
+
 def processes() -> dict[int, Stat]:
     """All that there are now, by pid; zombies too."""
     with os.scandir("/proc") as entries:
@@ -281,6 +286,8 @@ class Tree:
         """When a member began, in ticks since boot."""
         return self._started[pid]
 
+
+# The pace of sampling
 
 # the first wait in seconds, and the ratio of each wait to the previous one until `least` is reached
 FIRST, GROWTH = 0.1, 1.6

@@ -1,17 +1,8 @@
-"""The arithmetic that is measured: which of a CPU's instructions, on numbers of which type.
+"""Roofs of a machine: the cases to measure, the measurement, its cache, and its tables.
 
-The levels of memory that are measured, and how much of each a core works on.
-
-What roofs hold for: this CPU with this microcode, these cores and limits, these kernels.
-
-Measure the roofs: every case in turn, again and again, the most of each.
-
-Turns are short, and the turns of a case are spread over all of the time. Other work of the machine
-or its hypervisor can then spoil many turns of each case, but not all.
-
-Roofs are measured once for a machine and kept beside the built code.
-
-Roofs as tables, with the arithmetic beside: ports x width x frequency.
+A roof is the highest measured rate of an arithmetic instruction (`Kernel`) or of a level of memory
+(`Level`). Roofs are measured once for a machine and kept next to the built code, in a file named
+after the `fingerprint`.
 """
 
 from __future__ import annotations
@@ -49,10 +40,12 @@ from dltune.schemas.machine import (
 from dltune.system import kernel_files, topology
 from dltune.system.roofs.roofs_binding import SOURCES, Memory, Refused, peak
 
+# The arithmetic that is measured: which of a CPU's instructions, on numbers of which type
+
 
 @dataclass(frozen=True)
 class Kernel:
-    """`name`: of the kernel in peaks.h. `flags`: what the kernel of the system calls what the CPU
+    """`name`: of the kernel in roofs.cc. `flags`: what the kernel of the system calls what the CPU
     needs for it. `width`: operations of one instruction, by its registers' bits."""
 
     name: str
@@ -90,12 +83,14 @@ def usable(flags: Collection[str]) -> list[Kernel]:
 
 
 def streams(flags: Collection[str]) -> str:
-    """The widest loads and stores of a CPU of these flags, as streams.h names them."""
+    """The widest loads and stores of a CPU of these flags, as roofs.cc names them."""
     return next(
         name for name, flag in (("avx512", "avx512f"), ("avx", "avx"), ("sse2", ""))
         if not flag or flag in flags
     )  # fmt: skip
 
+
+# The levels of memory that are measured, and the part of each that a core works on
 
 # memory is what caches hold at most a quarter of
 BEYOND_CACHES = 4
@@ -158,6 +153,8 @@ def room(found: Sequence[Level]) -> list[int]:
     return [max(most[0], *(level.one for level in found)), *most[1:]]
 
 
+# The conditions for which roofs hold
+
 _TOLD = ("vendor_id", "cpu family", "model", "stepping", "model name", "microcode")
 
 
@@ -170,7 +167,8 @@ def unknown(kind: str | None = None) -> str | None:
 
 
 def fingerprint(machine: Machine, root: Path = Path("/")) -> str:
-    """Short hash of what the roofs depend on."""
+    """Return a short hash of the conditions for which roofs hold: this CPU with this microcode,
+    these cores and limits, these kernels."""
     cpu = kernel_files.cpuinfo_value(root)
     flags = sorted((cpu.get("flags") or cpu.get("Features", "")).split())
     facts = (
@@ -192,6 +190,8 @@ def _kernels() -> str:
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
+
+# The measurement
 
 # about the seconds of a turn: long enough for threads that begin some microseconds apart, short
 # enough to fit between two interruptions by other work
@@ -257,6 +257,10 @@ class Cases:
 
 def measure(machine: Machine, seconds: float, clock: Callable[[], float] = time.monotonic) -> Roofs:
     """Measure the roofs of the cores that this process can use, in about so many seconds.
+
+    Every case has its turn, again and again, and the highest rate of each counts. Turns are short,
+    and the turns of a case are spread over all of the time. Other work of the machine or its
+    hypervisor can then spoil many turns of each case, but not all.
 
     Raises UsageError on a CPU without kernels for it and if no thread can be pinned, and
     DltuneError when the kernels cannot be built.
@@ -358,6 +362,8 @@ def _figures(case: Case) -> tuple[float, float, int]:
     return max(case.rates), statistics.median(case.rates), len(case.rates)
 
 
+# Roofs kept in the cache
+
 # to measure in, about; on a quiet machine all is settled sooner
 SECONDS = 3.0
 
@@ -421,6 +427,9 @@ def _alone(machine: Machine) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+# Tables
 
 
 def roof_tables(roofs: Roofs) -> Iterator[Table]:
@@ -487,7 +496,7 @@ def unsettled(roofs: Roofs) -> str | None:
 
 
 def arithmetic(peak: Peak, frequency: float) -> str:
-    """What the ports come to at this frequency, beside a peak on one core."""
+    """Return the arithmetic next to a peak on one core: ports x width x frequency."""
     if peak.instructions == "AMX":
         return f"{peak.rate / frequency / peak.width * 16:.2f} tile products in 16 cycles"
     measured = peak.rate / frequency / peak.width
