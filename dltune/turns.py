@@ -1,18 +1,8 @@
-"""Jobs that take turns: what bench, tune and gate start, rotate and measure.
+"""Jobs that take turns: their resource usage, step graphs, step barrier and turn length.
 
-Resources that a job's processes have used: CPU time, context switches, page faults, from /proc.
-
-The job leads its own session, so its processes are those of that session.
-
-Step graphs of a job, found again under settings that change the graphs.
-
-A setting can fuse ops, have XLA compile them, or let one execution run several steps, so a step's
-signature does not identify it under another setting. The script's names of layers and variables
-stay: the graph with the most of the step's nodes, by name, is the step.
-
-One job whose steps wait at the step barrier unless it has its turn.
-
-Number of executions in a job's turn, found in a first turn that is not counted.
+bench, tune and gate start such jobs, rotate them and measure them. `StepFinder` finds the steps of
+a job, and `StepBarrier` lets the steps run only in the job's turn. `first_turn` finds the length of
+a turn. `read` returns the resources that the job has used.
 """
 
 from __future__ import annotations
@@ -36,11 +26,16 @@ from dltune.system.proc import stat as threads
 from dltune.system.proc import stat as tree
 from dltune.system.proc.process import exists
 
+# Resources that a job's processes have used
+
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu` in seconds; `voluntary` and `involuntary` context switches; page faults, minor and
-    major together."""
+    """Resources that a job's processes have used, from /proc.
+
+    `cpu` in seconds; `voluntary` and `involuntary` context switches; page faults, minor and major
+    together.
+    """
 
     cpu: float
     voluntary: int
@@ -74,7 +69,8 @@ class Reading:
 
 
 def read(session: int) -> Reading:
-    """The processes of a session now; those that end while they are read count as ended."""
+    """Return the totals of a job's processes now: as the job leads its own session, they are the
+    processes of this session. Processes that end while they are read count as ended."""
     found = tree.session(session)
     switches = {}
     for pid in found:
@@ -87,6 +83,8 @@ def read(session: int) -> Reading:
         faults=sum(stat.minor + stat.major + stat.children_faults for stat in found.values()),
     )
 
+
+# Step graphs of a job
 
 # of warm steps, seconds and number that are enough to know a long step by
 LONG_SECONDS, LONG_LEAST = 5.0, 1
@@ -111,6 +109,11 @@ class StepGraphs:
 
 class StepFinder:
     """Finds the steps in the messages of a job's processes so far.
+
+    It finds them again under settings that change the graphs. A setting can fuse ops, have XLA
+    compile them, or let one execution run several steps, so a step's signature does not identify
+    it under another setting. The script's names of layers and variables stay: the graph with the
+    most of the step's nodes, by name, is the step.
 
     `known`: the names of the nodes of steps that train, from the same job under other settings
     (`nodes`). Graphs that do not train, such as the filling of a buffer, are not taken for them
@@ -173,6 +176,8 @@ def _names(graph: Graph) -> frozenset[str]:
     return frozenset(node.name for node in graph.nodes)
 
 
+# The step barrier
+
 # seconds without a message after which other work is done: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
 
@@ -199,8 +204,11 @@ class Taken:
 
 
 class StepBarrier:
-    """`signatures` are the job's step graphs, the main graph first. Without any, `steps` are sought
-    in the job's messages; its processes must have been ordered to report every graph."""
+    """One job whose steps wait at the step barrier unless it has its turn.
+
+    `signatures` are the job's step graphs, the main graph first. Without any, `steps` are sought
+    in the job's messages; its processes must have been ordered to report every graph.
+    """
 
     def __init__(
         self,
@@ -367,6 +375,8 @@ class StepBarrier:
         """The steps were found: send the orders that hold from now on."""
 
 
+# Length of a turn
+
 # steps of a turn: one that warms up, and at least so many that count
 WARM_UP, LEAST_STEPS = 1, 3
 # executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
@@ -383,9 +393,12 @@ LONGEST = 4.0
 
 @dataclass(frozen=True)
 class Allotment:
-    """A turn: so many executions, at least `least`, which are so many steps and take so many
-    seconds. The first `warm_up` of its steps do not count. `share`: of it, as much as takes no
-    longer than planned, where some steps take much longer than the first ones."""
+    """Number of executions in a job's turn, found in a first turn that is not counted.
+
+    A turn: so many executions, at least `least`, which are so many steps and take so many seconds.
+    The first `warm_up` of its steps do not count. `share`: of it, as much as takes no longer than
+    planned, where some steps take much longer than the first ones.
+    """
 
     executions: int
     steps: float

@@ -1,8 +1,8 @@
-"""The settings take turns, round after round, so that the machine's drift hits all alike.
+"""Contest of settings: one job under each setting, and all jobs measured in turns.
 
-One job under one setting, which it has from its first step on.
-
-The processes of a contest: started together, ended together, their output out of the way.
+The settings take turns, round after round, so that the machine's drift hits all settings alike.
+`Runner` is one job under one setting, `Contest` drives the turns of all jobs, and `compete` starts
+and ends their processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ from dltune.turns import (
 
 
 class Runner(StepBarrier):
-    """The plan's `signatures` are the job's step graphs where it runs as planned.
+    """One job under one setting, which it has from its first step on.
+
+    The plan's `signatures` are the job's step graphs where it runs as planned.
 
     Settings around the ops change the graphs: a job without them finds its steps by itself, and so
     does one whose plan names none, or is for any graph. Of several ranks the first that has found
@@ -162,6 +164,8 @@ class Runner(StepBarrier):
             remedy="pass the plan of this command, or profile and plan it again",
         )
 
+
+# Turns of all settings
 
 # rounds that are taken however long they are
 LEAST_ROUNDS = 10
@@ -355,6 +359,8 @@ def _ended_before_a_turn(runner: Runner) -> DltuneError:
         return _under(runner, JobFailed(message, code))
     return _under(runner, UsageError(message, remedy=MORE_STEPS))
 
+
+# Processes of a contest: started together, ended together, their output out of the way
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -1,12 +1,4 @@
-"""Put together the bench document from the settings' times in their turns.
-
-The tables of a bench: measured and predicted times, and the cost.
-
-Measured step times in pyperf's file format, so that its tools show and compare them.
-
-One benchmark per setting, one run per turn (one process), one value per step in seconds. Read with
-`python -m pyperf show FILE`, compare two files with `python -m pyperf compare_to A B`.
-"""
+"""Results of a bench: its document, its tables, and its step times in pyperf's file format."""
 
 from __future__ import annotations
 
@@ -117,6 +109,8 @@ def summary(
         involuntary=statistics.median([turn.involuntary for turn in turns]),
     )
 
+
+# Tables of a bench: measured and predicted times, and the cost
 
 NONE = "-"
 # share of a step: a difference in page faults that takes as much is reported
@@ -238,6 +232,9 @@ def by_chance(bench: Bench) -> Iterator[str]:
             )
 
 
+# Measured step times in pyperf's file format, so that its tools show and compare them
+
+
 def require_pyperf() -> None:
     """Raises UsageError when pyperf is not installed: call it before anything is measured."""
     if importlib.util.find_spec("pyperf") is None:
@@ -256,7 +253,11 @@ def encode(
     framework: str = "none",
     plan: str = "none",
 ) -> bytes:
-    """The bytes of a pyperf suite.
+    """Return the bytes of a pyperf suite.
+
+    The suite has one benchmark per setting, one run per turn (one process), and one value per step
+    in seconds. Read it with `python -m pyperf show FILE`, and compare two files with
+    `python -m pyperf compare_to A B`.
 
     `settings`: setting -> turns -> the seconds of each step, at least one setting with at least one
     step each. Turns without a step are left out. `cores`: those allowed when they were measured;

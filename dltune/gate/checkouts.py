@@ -1,7 +1,7 @@
-"""Two checkouts of a project as git worktrees, removed afterwards whatever happens.
+"""Two checkouts of a project as git worktrees, and the command that runs in each of them.
 
-One of the two that are compared: a command, where it runs, how to speak of it, and how the same
-command in two checkouts comes to run the code of each.
+`checkouts` makes the worktrees and removes them afterwards, whatever happens. `Side` is one of the
+two sides that are compared.
 """
 
 from __future__ import annotations
@@ -216,13 +216,18 @@ def _said(done: subprocess.CompletedProcess[str]) -> str:
     return "; ".join(visible(line, 300) for line in ends)
 
 
+# The command on each side: how the same command in two checkouts comes to run the code of each
+
 # a project's packages are in its top folder or here
 SOURCE = "src"
 
 
 @dataclass(frozen=True)
 class Side:
-    """`name` is "base" or "head"; `title` is for a person, as in "base (main, 1a2b3c4)"."""
+    """One of the two sides that are compared: a command, the folder it runs in, and its title.
+
+    `name` is "base" or "head"; `title` is for a person, as in "base (main, 1a2b3c4)".
+    """
 
     name: str
     title: str

@@ -1,27 +1,11 @@
-"""Kind of a command: a training job whose steps can be timed, or one that is timed whole.
+"""Measurement of a gate's command: its kind, its runs, its instructions, and fair conditions.
 
-A command timed whole: its wall time, and the kernel's accounting of it and its children.
+A command is a training job whose steps can be timed, or it is timed whole; `look` finds out which.
+`run` times a whole command. `callgrind` and `InstructionCounter` count its instructions, and
+`value_in_document` reads values that others have measured or predicted.
 
-Instructions of a command: counted by the processor where it can, else by callgrind, else
-the reason why not.
-
-Values that others have measured or predicted: a number in a JSON document of a checkout.
-
-Turns in which the machine was kept from both sides.
-
-CPU time that the hypervisor takes is no change's doing (except where a machine has credits for CPU
-time). Such turns are taken again, those of both sides together, so that the kept turns show as much
-of one side as of the other. A CPU quota or a lack of memory can be the change's own doing: it is
-reported, and counts.
-
-Chance differences between two processes of the same code, made alike for both sides of a round.
-
-Only properties that no change of the code can mean are made alike, unless the configuration asks
-for an allocator: an allocator that keeps freed memory hides page faults. The place of memory is
-sampled, not frozen: the kernel draws new addresses at each start, so that no side has one layout,
-good or bad, for all its rounds, and a harmless edit that moves something is not slower for ever.
-Paths and variables of the two checkouts have the same lengths, since the stack begins behind them
-(docs/explanation/decisions/gate-launches.md).
+`Disturbance` repeats turns in which the machine was kept from both sides. `alike` makes chance
+differences between two processes of the same code alike for both sides of a round.
 """
 
 from __future__ import annotations
@@ -75,6 +59,8 @@ from dltune.watch.host import PressureWatch
 if TYPE_CHECKING:
     pass
 
+
+# Kind of a command: a training job whose steps can be timed, or one that is timed whole
 
 LOOK_SECONDS = 2.0
 LONGER = "increase `timeout` in the configuration"
@@ -134,6 +120,8 @@ def look(
             raise blame(side, str(why_no_step(seen, code)), log)
     return ()
 
+
+# A command timed whole: its wall time, and the kernel's accounting of it and its children
 
 ACCOUNTED = str(Path(__file__).with_name("accounted.py"))
 
@@ -234,6 +222,9 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
+# Instructions of a command: counted by the processor where it can, else by callgrind, else the
+# reason why not
+
 TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.M)
 
 
@@ -299,6 +290,8 @@ def total(out: bytes) -> int:
     return int(found[-1])
 
 
+# Values that others have measured or predicted: a number in a JSON document of a checkout
+
 REPORTS = {"io_amplification": "I/O report", "background_share": "Horovod report"}
 
 
@@ -356,6 +349,8 @@ def why_missing(limit: Limit) -> str | None:
     return f"no {REPORTS[limit.metric]} is configured (document = ..., field = ...)"
 
 
+# Turns in which the machine was kept from both sides
+
 # of the CPUs' time in a turn, or of the time for what waited for memory
 SHARE = 0.05
 # most turns taken again, per turn that counts; a machine that is always so is measured as it is
@@ -363,8 +358,16 @@ MOST = 0.5
 
 
 class Disturbance:
-    """Check of the machine from turn to turn. `again`: turns of both sides that were taken again;
-    `kept`: those that count. `during` counts, of these, those in which something was in the way."""
+    """Check of the machine from turn to turn.
+
+    CPU time that the hypervisor takes is no change's doing (except where a machine has credits for
+    CPU time). Such turns are taken again, those of both sides together, so that the kept turns show
+    as much of one side as of the other. A CPU quota or a lack of memory can be the change's own
+    doing: it is reported, and counts.
+
+    `again`: turns of both sides that were taken again; `kept`: those that count. `during` counts,
+    of these, those in which something was in the way.
+    """
 
     def __init__(self) -> None:
         self.again = self.kept = 0
@@ -405,6 +408,8 @@ class Disturbance:
         return told + [f"{why} in {count} {of}" for why, count in self.during.items() if count]
 
 
+# Chance differences between two processes of the same code, made alike for both sides of a round
+
 HASH_SEED = "PYTHONHASHSEED"
 # metrics that an allocator which keeps what is freed would change: by the kind of command
 _OF_MEMORY = {"steps": ("page_faults",), "whole": ("page_faults", "peak_bytes")}
@@ -416,6 +421,13 @@ def alike(
     """Return a function that gives both sides' additional variables for the next round, and notes
     about it, sentences. One side alone is measured as it is: its baseline must hold for
     whoever is compared with it.
+
+    Only properties that no change of the code can mean are made alike, unless the configuration
+    asks for an allocator: an allocator that keeps freed memory hides page faults. The place of
+    memory is sampled, not frozen: the kernel draws new addresses at each start, so that no side has
+    one layout, good or bad, for all its rounds, and a harmless edit that moves something is not
+    slower for ever. Paths and variables of the two checkouts have the same lengths, since the stack
+    begins behind them (docs/explanation/decisions/gate-launches.md).
 
     Raises UsageError when the allocator that the configuration names is not available.
     """

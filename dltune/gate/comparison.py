@@ -1,10 +1,8 @@
-"""A pyperf file as a measurement: each benchmark a metric, each of its processes a round.
+"""Comparison of two measurements of a project: revisions, baselines and pyperf files.
 
-Comparison of this measurement with an earlier measurement: baselines and pyperf files.
-
-Put together the result document and the baseline from the measurements.
-
-Two revisions of a project, measured in turns on one machine.
+`ab` measures two revisions in turns on one machine. `load_baseline` and `compare` use an earlier
+measurement from a file instead: a baseline, or a pyperf file. `result` and `baseline` put together
+the documents from the measurements.
 """
 
 from __future__ import annotations
@@ -33,6 +31,8 @@ from dltune.gate.measure import Measurement, asked, locate, measure
 from dltune.gate.verdicts import Sample, held, least_baseline, overall
 from dltune.schemas import gate
 from dltune.schemas.machine import Machine
+
+# A pyperf file as a measurement: each benchmark a metric, each of its processes a round
 
 
 class _Metadata(msgspec.Struct):
@@ -98,6 +98,9 @@ def load_pyperf(path: Path) -> dict[str, list[float]]:
     if not found:
         raise UsageError(f"{path} contains no benchmark values", remedy="measure again with pyperf")
     return found
+
+
+# Comparison with an earlier measurement: baselines and pyperf files
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,9 @@ def _limits(before: Before, now: Before, config: Config) -> tuple[Limit, ...]:
     return tuple(found)
 
 
+# The result document and the baseline
+
+
 def result(
     made: Measurement,
     *,
@@ -284,6 +290,9 @@ def baseline(
 
 def _measured(sample: Sample, side: str) -> gate.Measured:
     return gate.Measured(sample.metric, sample.unit, tuple(sample.of(side)), sample.exact)
+
+
+# Two revisions of a project, measured in turns on one machine
 
 
 def configuration(here: Path, path: Path | None) -> Config:

@@ -1,9 +1,8 @@
-"""A result where reviewers look: workflow commands of GitHub Actions, GitLab's code quality, JUnit
-XML, Markdown.
+"""Output of a gate for reviewers: figures, tables, reports for CI services, and a history chart.
 
-A verdict's figures as a person reads them: the same in every output.
-
-The history as a picture: SVG, a chart for each limit, an interval for each gate.
+Every output presents the figures of a verdict in the same way. A result is written as workflow
+commands of GitHub Actions, GitLab's code quality report, JUnit XML and Markdown; the history is
+drawn as SVG.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from markupsafe import Markup
 from dltune.base.formatting import Cell, Column, Key, Prose, Table, columns, visible
 from dltune.gate.verdicts import Entry, Point, excluded
 from dltune.schemas.gate import Outcome, Result, Unit, Verdict
+
+# A verdict's figures as a person reads them: the same in every output
 
 NONE = "-"
 COLUMNS = ("base", "head", "measured", "interval", "limit", "rounds")
@@ -133,6 +134,8 @@ def sentence(verdict: Verdict) -> str:
         f"{undecided(verdict) if verdict.outcome == 'undecided' else verdict.why}"
     )
 
+
+# Reports for CI services and reviews
 
 GITHUB: dict[Outcome, str] = {"fail": "error", "undecided": "warning", "pass": "notice"}
 GITLAB: dict[Outcome, str] = {"fail": "major", "undecided": "info"}
@@ -284,6 +287,8 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+# The history as a picture
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 150, 90, 20, 30, 24
 MOST_GATES = 120
 # distinct without colour too: each outcome has its own shape
@@ -297,7 +302,8 @@ STYLE = (
 
 
 def svg(entries: Sequence[Entry]) -> str:
-    """SVG of the last `MOST_GATES` gates, oldest on the left. An empty history is a picture that
+    """SVG of the last `MOST_GATES` gates, oldest on the left: a chart for each limit, an interval
+    for each gate. An empty history is a picture that
     says so."""
     shown = entries[-MOST_GATES:]
     names = list(dict.fromkeys((p.metric, p.over) for e in shown for p in e.points))

@@ -1,22 +1,8 @@
-"""Limits of a gate: names, units, and which kind of command shows each. Lower is better.
+"""Limits of a gate: the metrics that can be limited, and the configuration that sets the limits.
 
-Limits and how they are held: `[tool.dltune.gate]` of pyproject.toml, or a TOML file of its own.
-
-    timed = "auto"            # "steps" of a TensorFlow job, or the "whole" command
-    build = "make native"     # run by the shell in each checkout before anything is measured
-    confidence = 0.95
-    budget = 600              # seconds of measuring before it ends undecided
-    undecided = "pass"        # or "fail", or "pass below 5 %"
-    hash_seed = "random"      # for each round, the same for both sides; or "as-found"
-    allocator = "as-found"    # or a value of dltune's setting of that name, for both sides
-    disturbed = "repeat"      # rounds in which the machine was elsewhere; or "keep"
-
-    [tool.dltune.gate.metrics]
-    step_time = { ratio = 1.03 }
-    peak_bytes = { ratio = 1.02, at_most = 2e9 }
-    "ops:*Conv2D*" = { ratio = 1.05 }
-
-Every key is checked; those that do not exist are refused, all faults at once.
+`METRICS` are the metrics, with their units and the kind of command that shows each. Lower values
+are better. `load` reads the limits from `[tool.dltune.gate]` of pyproject.toml, or from a separate
+TOML file.
 """
 
 from __future__ import annotations
@@ -40,8 +26,9 @@ from dltune.schemas.gate import Kind, Unit
 
 @dataclass(frozen=True)
 class Metric:
-    """`kinds`: the commands that show it; none where it is read from a document.
+    """A metric that can be limited; lower is better.
 
+    `kinds`: the commands that show it; none where it is read from a document.
     `floor`: a change below it is none, whatever the ratio, in the metric's unit.
     """
 
@@ -102,6 +89,8 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"use one of {', '.join(known)}"
 
 
+# Limits, and the configuration that they are read from
+
 Timed = Literal["auto", "steps", "whole"]
 PYPROJECT = "pyproject.toml"
 AS_FOUND = "as-found"
@@ -125,10 +114,27 @@ class Limit:
 
 @dataclass(frozen=True)
 class Config:
-    """`budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
+    """Limits and how they are held: `[tool.dltune.gate]` of pyproject.toml, or a TOML file.
+
+        timed = "auto"            # "steps" of a TensorFlow job, or the "whole" command
+        build = "make native"     # run by the shell in each checkout before anything is measured
+        confidence = 0.95
+        budget = 600              # seconds of measuring before it ends undecided
+        undecided = "pass"        # or "fail", or "pass below 5 %"
+        hash_seed = "random"      # for each round, the same for both sides; or "as-found"
+        allocator = "as-found"    # or a value of dltune's setting of that name, for both sides
+        disturbed = "repeat"      # rounds in which the machine was elsewhere; or "keep"
+
+        [tool.dltune.gate.metrics]
+        step_time = { ratio = 1.03 }
+        peak_bytes = { ratio = 1.02, at_most = 2e9 }
+        "ops:*Conv2D*" = { ratio = 1.05 }
+
+    `budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
     each pair of training jobs takes at most (fewer where steps are long: `training.ENOUGH`);
-    `seconds_per_turn`: about how long a turn is. `hash_seed`,
-    `allocator`: dltune.gate.commands; `disturbed`: dltune.gate.commands."""
+    `seconds_per_turn`: about how long a turn is. `hash_seed`, `allocator`: see `commands.alike`;
+    `disturbed`: see `commands.Disturbance`.
+    """
 
     timed: Timed = "auto"
     build: str | None = None
@@ -190,7 +196,10 @@ def load(folder: Path, path: Path | None) -> Config:
 
 
 def parse(table: Mapping[str, object], source: str, prefix: str = "") -> Config:
-    """The configuration in a table. Raises UsageError, which lists every fault."""
+    """Return the configuration in a table.
+
+    Every key is checked. Raises UsageError, which lists every fault, unknown keys included.
+    """
     faults: list[str] = []
     values: dict[str, Any] = _values(table, _KEYS, prefix, faults)
     limits = _limits(values.pop("metrics", {}), f"{prefix}metrics", faults)

@@ -1,10 +1,7 @@
-"""Rounds until every limit is decided, or the budget is spent.
+"""Measurement of a gate: rounds until every limit is decided, and the location of a slowdown.
 
-Locate a slowdown after a limit on time has failed, with a few more rounds that look inside.
-
-For a training job: the parts of its steps, the ops by key, and the Python functions that ran
-between steps. For a Python command timed whole: its functions. Both sides take turns as before.
-A difference is reported if its confidence interval is above 0.
+`measure` takes rounds until every limit is decided, or the budget is spent. After a limit on time
+has failed, `locate` takes a few more rounds that look inside the command.
 """
 
 from __future__ import annotations
@@ -38,6 +35,8 @@ from dltune.system.checks.software import can_use_py_spy
 from dltune.system.proc.process import Frame, own_frame
 from dltune.watch import stack_samples
 from dltune.watch.stack_samples import Stack, activity
+
+# Rounds that decide the limits
 
 # no verdict is found with fewer rounds, so no budget ends before them
 LEAST_ROUNDS = 2
@@ -286,6 +285,8 @@ def _state(verdicts: Sequence[Verdict]) -> str:
     )
 
 
+# Location of a slowdown
+
 # rounds: fewer do not show their spread; more are begun only within this share of the budget
 LOCATING_ROUNDS, LEAST_LOCATING_ROUNDS, SHARE = 4, 2, 0.3
 # turns of a round, and how long each is, in seconds
@@ -326,6 +327,10 @@ def locate(
     tell: Callable[[str], None],
 ) -> tuple[tuple[Slower, ...], list[str]]:
     """Return the slower parts, the most costly of each kind first, and notes on missing evidence.
+
+    The parts of a training job are the parts of its steps, the ops by key, and the Python functions
+    that ran between steps. The parts of a Python command timed whole are its functions. Both sides
+    take turns as before. A difference is reported if its confidence interval is above 0.
 
     `tops`: each side's checkout; `changed`: files that the change touches, as git names them there.
     An interrupt returns the results so far, because the verdict is final already.

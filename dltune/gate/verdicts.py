@@ -1,17 +1,8 @@
-"""Results of an undecided limit so far, and the rounds needed to decide it.
+"""Verdicts of a gate: from rounds to pass, fail or undecided, their history, and slow drifts.
 
-From rounds to pass, fail or undecided: the position of the interval against the limit.
-
-The history file: a line of JSON for each gate, appended; and its entries when read again.
-
-A slow drift: gates of which none fails, and that lean one way all the same.
-
-Where nothing changed, base and head of a round could be exchanged. So, given how far their log
-ratios are from 0, the signs are fair coins, whatever the machine did. A gate's evidence is what a
-bet on these coins (dltune.stats) makes of 1; where nothing changed that is 1 on average.
-The products of the gates' evidence, summed over all gates at which a drift can have begun, are an
-e-detector (Shiryaev and Roberts; Shin, Ramdas and Rinaldo, E-detectors, 2022): within n gates
-without a drift it reaches `ALARMS` with a chance of n / ALARMS at most.
+`judge` compares the interval of a sample with a limit. `rounds_needed` estimates when an undecided
+limit will be decided. The history file keeps the verdicts of past gates, and `alarms` finds drifts
+in it that no single gate could show.
 """
 
 from __future__ import annotations
@@ -50,6 +41,8 @@ from dltune.stats import (
     median_interval,
 )
 
+# Results of an undecided limit so far, and the rounds needed to decide it
+
 # a value that needs more rounds than so many times the present number is taken to be at the
 # limit
 FORESEEN = 20.0
@@ -74,6 +67,8 @@ def excluded(verdict: Verdict) -> float | None:
         return None
     return verdict.high / (1.0 if verdict.over == "ratio" else verdict.limit) - 1.0
 
+
+# Pass, fail or undecided: the position of the interval against the limit
 
 Over = Literal["ratio", "value"]
 # with many rounds one more adds little: judge again after so many times as many
@@ -240,6 +235,8 @@ def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tu
     return "undecided", "the interval includes the limit"
 
 
+# The history file: a line of JSON for each gate, appended; and its entries when read again
+
 SCHEMA = "dltune.gate-history/2"
 EARLIER = "dltune.gate-history/1"  # its points have no ratios
 
@@ -379,6 +376,8 @@ def append(path: Path, added: Entry) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}", remedy=None) from None
 
 
+# A slow drift: none of the gates fails, but all lean in the same direction
+
 # gates without a drift, on average and at the least, for one alarm
 ALARMS = 200
 # one that suits rounds that differ by 5 % of themselves and a drift of 1 %, and those of a verdict
@@ -399,6 +398,13 @@ def alarms(entries: Sequence[Entry]) -> list[list[Verdict]]:
 
     Only rounds that were measured in pairs count, and no gate that failed, since that was reported.
     `entries` are a chain.
+
+    Where nothing changed, base and head of a round could be exchanged. So, given how far their log
+    ratios are from 0, the signs are fair coins, whatever the machine did. A gate's evidence is what
+    a bet on these coins (dltune.stats) makes of 1; where nothing changed that is 1 on average. The
+    products of the gates' evidence, summed over all gates at which a drift can have begun, are an
+    e-detector (Shiryaev and Roberts; Shin, Ramdas and Rinaldo, E-detectors, 2022): within n gates
+    without a drift it reaches `ALARMS` with a chance of n / ALARMS at most.
     """
     told = []
     courses: dict[str, _Course] = {}

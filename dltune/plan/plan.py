@@ -1,10 +1,10 @@
-"""Plans as a whole: read with the planners of their sections, made, and put together.
+"""Plans as a whole: read, made, composed of sections, and enforced on a job.
 
-Enforce: run an unmodified job with a plan, and tell what came of it.
+`load` reads a plan with the planners of its sections; `put` makes a plan or adds a section to it.
 
-A plan on one job: its sections composed, the job started, what came of each.
-
-`dltune.apply`: a plan enforced from inside a script, without `dltune run` around it.
+A plan is enforced in two ways. `Composition` runs an unmodified job with the plan (`dltune run`)
+and reports the outcome. `apply` is `dltune.apply`: it enforces the plan from inside a script,
+without `dltune run` around it.
 """
 
 from __future__ import annotations
@@ -276,11 +276,16 @@ def in_order(plan: Plan) -> list[tuple[str, Any]]:
     return [(name, plan.sections[name]) for name in composed(plan.sections)]
 
 
+# Enforcement of a plan on a job
+
 LOOK_SECONDS = 0.5  # between two looks at a job that says nothing
 
 
 class Composition:
-    """The sections of one plan in force on one job, in the order in which they take effect."""
+    """The sections of one plan in force on one job, in the order in which they take effect.
+
+    It composes the sections, starts the job, and returns the outcome of each section.
+    """
 
     def __init__(
         self,

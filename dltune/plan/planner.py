@@ -1,17 +1,11 @@
-"""The interface of every planner to the rest of dltune.
+"""Interface of the planners to the rest of dltune, their registry, and helpers that they share.
 
-A section of a plan in force on one job: its demands on a run.
+A planner (`Planner`) decides one section of a plan. `Enforcement` is this section in force on one
+job of `dltune run`; `Observer` is this section in a setting of `dltune bench`. dltune's core, its
+systems and extensions of other packages register planners (`names`, `planner`).
 
-The sections of a plan are composed in one order (`registry.composed`). Each finds in `Run` the
+The sections of a plan are composed in one order (`composed`). Each section finds in `Run` the
 decisions of the sections before it, and leaves there the facts that later sections need.
-
-A section of a plan in a benchmark: its orders to the job, and what it measures there.
-
-The planners: those that dltune's core, its systems and extensions of other packages register.
-
-Whether the plugin has come to a job that needs it, and why it has not.
-
-A length of time on the command line: 90s, 10m, 1h, or a number of minutes.
 """
 
 from __future__ import annotations
@@ -91,7 +85,9 @@ class Outcome:
 
 
 class Enforcement:
-    """Enforcement that does nothing to a job; a planner's subclass overrides its actions.
+    """Section of a plan in force on one job: its demands on a run.
+
+    This class does nothing to a job; a planner's subclass overrides its actions.
 
     `inside`: it needs dltune in the job's Python. `announced`: sentences that are printed before
     the job starts.
@@ -143,7 +139,9 @@ class Enforcement:
 
 
 class Observer:
-    """Observes nothing and orders nothing; a planner's own overrides what it does.
+    """Section of a plan in a benchmark: its orders to the job, and its measurements there.
+
+    This class observes nothing and orders nothing; a planner's subclass overrides its actions.
 
     `records_ops`: it needs the times of single ops, so the job records them in every setting.
     """
@@ -298,6 +296,9 @@ class Planner(Generic[S]):
         return None
 
 
+# Registry of the planners
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all planners, dltune's own first."""
     return extensions.names("planners")
@@ -350,12 +351,17 @@ def composed(sections: Iterable[str]) -> list[str]:
         ) from None
 
 
+# Helpers of planners: attachment of the plugin, and durations on the command line
+
 # how often a job is looked after whose step has not been seen
 LOOK_SECONDS = 2.0
 
 
 class Attachment:
-    """One job's. `seen`: which of its processes were heard of."""
+    """Check that the plugin has reached a job that needs it, and the reason if it has not.
+
+    `seen`: the processes of the job that have sent a message.
+    """
 
     def __init__(self) -> None:
         self.seen = Sightings()
@@ -401,7 +407,10 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 
 
 class Duration(click.ParamType[float]):
-    """Its value is in seconds."""
+    """Length of time on the command line: 90s, 10m, 1h, or a number of minutes.
+
+    The value is in seconds.
+    """
 
     name = "duration"
 

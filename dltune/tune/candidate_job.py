@@ -1,8 +1,8 @@
-"""One candidate's job: under its choices, watched until its steps wait at the step barrier.
+"""Job of one candidate: its start, its way to the step barrier, and the reasons to refuse it.
 
-Reasons why a job was refused: for the search, and for a person if it is the job as given.
-
-A candidate's job on its way to its first step.
+`launch` starts a candidate's job and returns it as `Starting`, on its way to its first step.
+`Tried` is the job itself: under its choices, watched until its steps wait at the step barrier.
+`RefusedError` holds the reason why a job cannot be measured.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ WAITS = 0.02
 
 
 class Tried(StepBarrier):
-    """Of several ranks one leads, the first whose steps are found: the others wait for it in their
-    collectives, so it alone waits at the step barrier."""
+    """Job of one candidate, under its choices, whose steps wait at the step barrier between turns.
+
+    Of several ranks one leads, the first whose steps are found: the others wait for it in their
+    collectives, so it alone waits at the step barrier.
+    """
 
     def __init__(
         self, applied: Applied, here: Circumstances, known: tuple[frozenset[str], ...]
@@ -183,6 +186,8 @@ class Tried(StepBarrier):
             process.order(Orders(_STANDING, targets=targets, barrier=leads).lines())
 
 
+# Reasons why a job was refused
+
 # of the job's output, in a reason
 SHOWN_LINES = 3
 PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
@@ -190,7 +195,8 @@ TOO_SELDOM = "its main step graph runs too rarely to be timed"
 
 
 class RefusedError(Exception):
-    """`error` is shown to a person when the job cannot be measured as it was given."""
+    """Reason why a job was refused: `refused` for the search, and `error` for a person if it is the
+    job as given."""
 
     def __init__(self, refused: Refused, error: DltuneError) -> None:
         super().__init__(refused.why)
@@ -229,9 +235,15 @@ def no_effect(candidate: Candidate, choice: Choice, why: str) -> RefusedError:
     return RefusedError(Refused("no effect", said), UsageError(said, remedy=None))
 
 
+# The start of a job
+
+
 @dataclass
 class Starting:
-    """`closing` ends the job. `over`: why it is refused already."""
+    """A candidate's job on its way to its first step.
+
+    `closing` ends the job. `over`: why it is refused already.
+    """
 
     candidate: Candidate
     pid: int

@@ -1,12 +1,8 @@
-"""A candidate: the set of choices that a job is started under, in the order of their settings.
+"""Candidates of a search: their choices, the settings on offer, the pool of jobs, and what to try.
 
-Interface of the search to the measurement of candidates; `measured` implements it.
-
-Candidates that are ready, those that go when room is short, and costs of starts and turns.
-
-Settings to try on this job, in order, and the settings not to try, with reasons.
-
-Candidates worth a trial with an incumbent, given the results of the trials so far.
+A candidate is the set of choices that a job is started under, in the order of their settings.
+`offer` lists the settings to try on a job, and `wanted` the candidates that are worth a trial. The
+search measures candidates through `Evaluator`, and keeps their jobs in a `WarmPool`.
 """
 
 from __future__ import annotations
@@ -79,7 +75,11 @@ class Refused:
 
 
 class Evaluator(Protocol):
-    """Candidates that are ready take turns. Only one thing happens at a time."""
+    """Interface of the search to the measurement of candidates.
+
+    `evaluation.Measured` implements it. Candidates that are ready take turns. Only one thing
+    happens at a time.
+    """
 
     @property
     def room(self) -> int:
@@ -106,7 +106,10 @@ class Evaluator(Protocol):
 
 
 class WarmPool:
-    """Candidates whose jobs are kept alive between their turns.
+    """Candidates that are ready: their jobs are kept alive between their turns.
+
+    The pool chooses the candidates that go when room is short, and predicts the costs of starts
+    and turns.
 
     `lasting`: those that are wanted again at the end, and so are ended last.
     """
@@ -173,13 +176,18 @@ class WarmPool:
         )
 
 
+# Settings to try on a job
+
 _THREADS = "threads"
 
 
 @dataclass(frozen=True)
 class Offer:
-    """`options` in the order in which they are tried; `recommended`: TensorFlow's recommendation of
-    threads as a candidate (None: it is not among them)."""
+    """Settings to try on this job, in order, and the settings not to try, with reasons.
+
+    `options` in the order in which they are tried; `recommended`: TensorFlow's recommendation of
+    threads as a candidate (None: it is not among them).
+    """
 
     options: tuple[Option, ...]
     untried: tuple[Untried, ...]
@@ -195,7 +203,9 @@ def offer(
     first: Sequence[str] = (),
     same_graph: bool = False,
 ) -> Offer:
-    """`allow`: the furthest kind of setting to try; `only` (empty: all) and `without` name
+    """Return the settings to try on this job.
+
+    `allow`: the furthest kind of setting to try; `only` (empty: all) and `without` name
     settings, `first` those that are tried before the others, in this order. `same_graph`: nothing
     is tried that changes a step's graph.
 
@@ -259,6 +269,8 @@ def _unfit(
     return None
 
 
+# Candidates to try next
+
 # a setting that takes so much longer alone is not tried in a pair
 HOPELESS = 1.25
 
@@ -266,7 +278,10 @@ HOPELESS = 1.25
 def wanted(
     incumbent: Candidate, options: Sequence[Option], trials: Sequence[Trial]
 ) -> Iterator[Candidate]:
-    """Candidates that no trial has decided yet, the most promising first; some come twice."""
+    """Yield candidates worth a trial with an incumbent, given the results of the trials so far.
+
+    No trial has decided them yet. The most promising come first; some come twice.
+    """
     decided = [trial for trial in trials if trial.verdict != "undecided"]
     known = {trial.candidate for trial in decided} | {trial.against for trial in decided}
     for candidate in itertools.chain(

@@ -1,7 +1,8 @@
 """The evaluator of real jobs: a process (or a launcher with its ranks) for each candidate.
 
-While jobs start, and in each turn, all others wait at their step barriers. A job that crashes,
-hangs, ends too early or never comes to a step is ended whole and refused; nothing else ends.
+While jobs start, and in each turn, all other jobs wait at their step barriers. A job that crashes,
+hangs, ends too early or never comes to a step is ended with all its processes and refused; no other
+job ends.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Stand:
 
 
 class Measured:
-    """`Evaluator` for a job. Use as a context manager within `bench.jobs.all_ended`'s."""
+    """`Evaluator` for a job. Use as a context manager within `bench.contest.all_ended`'s."""
 
     def __init__(
         self,

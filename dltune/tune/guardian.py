@@ -1,14 +1,9 @@
-"""Ends jobs whose dltune was killed before it could: nobody would let them go on, or end them.
+"""Signals to all processes of a job, and a guardian that ends the jobs of a dltune that was killed.
 
-Run as `python -m dltune.tune.guardian`. It reads the ids of sessions, "+" before one that begins
-and "-" before one that has ended, a line each; at the end of its input it kills the remaining
-sessions.
-
-A job that is stopped altogether: its input pipeline and its helpers, not its steps alone.
-
-Else its input pipeline would fill while others have their turns, and the first steps of its own
-turn would find more data than they do in a long run. Only where steps wait for their data: at the
-end of an epoch, tf.data's tuning thread wakes late (half a minute) in a process that was stopped.
+Without the guardian, nobody would let such jobs go on, or end them: dltune was killed before it
+could. The guardian runs as `python -m dltune.tune.guardian`. It reads the ids of sessions, "+"
+before a session that begins and "-" before a session that has ended, one on each line. At the end
+of its input it kills the remaining sessions.
 """
 
 from __future__ import annotations
@@ -22,23 +17,31 @@ from dltune.system.proc import stat
 
 
 def freeze(session: int) -> None:
-    """Stop all processes of a job's session."""
+    """Stop all processes of a job's session: input pipeline and helpers, not only its steps.
+
+    Otherwise its input pipeline would fill while others have their turns, and the first steps of
+    its own turn would find more data than they do in a long run. A job is stopped for
+    this reason only where steps wait for their data: at the end of an epoch, tf.data's tuning
+    thread wakes late (half a minute) in a process that was stopped.
+    """
     stat.send(signal.SIGSTOP, session)
 
 
 def thaw(session: int) -> None:
-    """Let them go on."""
+    """Let all processes of a job's session go on."""
     stat.send(signal.SIGCONT, session)
 
 
 def end(session: int) -> None:
-    """Kill them."""
+    """Kill all processes of a job's session."""
     stat.send(signal.SIGKILL, session)
 
 
 class Guardian:
-    """The process, and the messages to it. Use as a context manager: leaving the block lets it
-    go."""
+    """The guardian process, and the messages to it.
+
+    Use as a context manager: leaving the block lets it go.
+    """
 
     def __enter__(self) -> Guardian:
         self._process = subprocess.Popen(

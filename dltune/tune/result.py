@@ -1,6 +1,7 @@
-"""Result of a search, in the form of a plan.
+"""Result of a search as a section of a plan, and the state of the search in a file next to it.
 
-The search's state next to the plan, so that it can be taken up again.
+`section` presents the result. `State` writes the search's state after each trial, and `taken_up`
+reads it, so that an interrupted search can continue.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def section(
     seconds: float,
     partial: str | None,
 ) -> SettingsPlan:
-    """`untried` before the search began; `partial`: why it ended before its end."""
+    """Return the result of a search, in the form of a plan's section.
+
+    `untried`: settings ruled out before the search began; `partial`: why it ended early.
+    """
     kinds = {option.choice: option.kind for option in search.options}
     effects = [_effect(trial, kinds) for trial in _last(search.trials)]
     final = search.final
@@ -129,6 +133,9 @@ def _left(search: Search, partial: str | None) -> Iterator[Untried]:
         yield Untried(name, option.choice.value, reason)
 
 
+# The search's state next to the plan
+
+
 def beside(plan: Path) -> Path:
     """The state's file for a plan's file: plan.tune.json for plan.json."""
     return plan.with_name(f"{plan.name.removesuffix('.gz').removesuffix('.json')}.tune.json")
@@ -163,7 +170,7 @@ def taken_up(path: Path, here: Circumstances, offer: Offer) -> Tune:
 
 
 class State:
-    """Written after each trial."""
+    """State of a search in its file, written after each trial, so that it can be taken up again."""
 
     def __init__(self, file: Output, here: Circumstances, offer: Offer) -> None:
         self._file = file

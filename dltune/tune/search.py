@@ -1,39 +1,10 @@
-"""The search: which candidates race, which becomes the incumbent, and the final choice.
+"""The search: which candidates race, the verdict of each trial, and the final choice.
 
-Hill climbing. The best candidate so far (the *incumbent*, at first the job as given) and a few
-others take turns in rounds; each trial ends when `verdict.judge` has decided it. The best of those
-that help becomes the incumbent: it was measured as a whole, so no result assumes that gains add
-up. The next candidates (`wanted`), in order:
-
-1. choices that helped with an earlier incumbent, with the present incumbent;
-2. each setting's first value, in the order given;
-3. settings that interact, together: where neither helped alone, and where one was tried before the
-   other was adopted;
-4. the settings' further values;
-5. the incumbent without each thing that it has: choices that no longer help go;
-6. while there is time, further rounds for candidates that were given up but can still help.
-
-At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
-rounds, for which time is kept back: these chose nothing, so luck that chose is not in them. Unless
-they agree, the result is the job as given.
+`Search` climbs the hill of candidates: it compares each candidate with the best candidate so far.
+`judge` decides each trial from the ratios of its rounds.
 
 Nothing here starts a process or reads a clock: an `Evaluator` does. A search is determined by how
 its trials end, so one that was interrupted goes on from the trials that it had finished.
-
-Verdict of the rounds of a trial, at any time.
-
-The interval of the ratios holds the true ratio at all looks together with probability CONFIDENCE
-(`anytime_ratio`), so a setting that does nothing is said to help or to hurt in at most
-1 - CONFIDENCE of its trials, however long they are. The best of many trials is more often lucky
-than one trial is: therefore the choice is judged again, in rounds that chose nothing.
-
-1. The interval is below 1: it helps. It is above 1: it hurts.
-2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
-3. It gains less than MARGIN with the odds of FUTILE, and does not seem to hurt either: no
-   difference seen. This only ends a trial early; it never makes it help or hurt.
-4. After LOOKS rounds, or FIRST where the median gains 2 MARGIN, the trial is given up; one that is
-   taken up again, after MOST. Where the median is beyond 2 MARGIN and nearly all rounds on its
-   side of 1 (a sign test, LEANING), it is not proven; else no difference seen.
 """
 
 from __future__ import annotations
@@ -64,6 +35,8 @@ from dltune.tune.candidates import (
     wanted,
 )
 
+# Verdicts of trials
+
 # of a trial; of the final comparison, which is one alone
 CONFIDENCE, FINAL_CONFIDENCE = 0.995, 0.99
 # a difference in step time that is worth nobody's while
@@ -90,8 +63,24 @@ def judge(
     confidence: float = CONFIDENCE,
     rounds: tuple[int, int] = (LOOKS, FIRST),
 ) -> Judgement | None:
-    """The verdict after these rounds; None: go on. Ratios are numbers above 0, one at least.
-    `rounds`: after so many it is given up, where no gain shows and where one does."""
+    """Return the verdict of a trial after these rounds, at any time; None: go on.
+
+    Ratios are numbers above 0, one at least. `rounds`: after so many the trial is given up, where
+    no gain shows and where one does.
+
+    The interval of the ratios holds the true ratio at all looks together with probability
+    CONFIDENCE (`anytime_ratio`), so a setting that does nothing is said to help or to hurt in at
+    most 1 - CONFIDENCE of its trials, however long they are. The best of many trials is more often
+    lucky than one trial is: therefore the choice is judged again, in rounds that chose nothing.
+
+    1. The interval is below 1: it helps. It is above 1: it hurts.
+    2. The interval is within 1 +- MARGIN: no difference seen, and there is none that matters.
+    3. It gains less than MARGIN with the odds of FUTILE, and does not seem to hurt either: no
+       difference seen. This only ends a trial early; it never makes it help or hurt.
+    4. After LOOKS rounds, or FIRST where the median gains 2 MARGIN, the trial is given up; one that
+       is taken up again, after MOST. Where the median is beyond 2 MARGIN and nearly all rounds on
+       its side of 1 (a sign test, LEANING), it is not proven; else no difference seen.
+    """
     if len(ratios) < LEAST:
         return None
     interval = anytime_ratio(ratios, confidence)
@@ -171,6 +160,8 @@ def agree(ratios: Sequence[float]) -> bool:
     return said == "helps" or (said != "hurts" and likely)
 
 
+# The search itself
+
 log = logging.getLogger(__name__)
 
 # candidates that race at once, in addition to the incumbent
@@ -218,8 +209,27 @@ class Final:
 
 @dataclass
 class Search:
-    """`run` measures until all is tried or the budget is spent; the results stay readable when
-    it is interrupted.
+    """Search by hill climbing.
+
+    `run` measures until all is tried or the budget is spent; the results stay readable when it is
+    interrupted.
+
+    The best candidate so far (the *incumbent*, at first the job as given) and a few others take
+    turns in rounds; each trial ends when `judge` has decided it. The best of those that help
+    becomes the incumbent: it was measured as a whole, so no result assumes that gains add up. The
+    next candidates (`wanted`), in order:
+
+    1. choices that helped with an earlier incumbent, with the present incumbent;
+    2. each setting's first value, in the order given;
+    3. settings that interact, together: where neither helped alone, and where one was tried before
+       the other was adopted;
+    4. the settings' further values;
+    5. the incumbent without each thing that it has: choices that no longer help go;
+    6. while there is time, further rounds for candidates that were given up but can still help.
+
+    At the end the incumbent, the job as given and TensorFlow's recommendation take turns in fresh
+    rounds, for which time is kept back: these chose nothing, so luck that chose is not in them.
+    Unless they agree, the result is the job as given.
 
     `options` in the order in which they are to be tried; `recommended`: the candidate that is
     TensorFlow's recommendation (None: not compared). `past`: trials of a search that this one

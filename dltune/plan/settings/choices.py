@@ -87,7 +87,7 @@ class Applied:
         return chosen
 
     def command(self, given: Sequence[str]) -> tuple[str, ...]:
-        """Return the command to start. Raises UsageError as `launcher.ranks`."""
+        """Return the command to start. Raises UsageError as `setting.ranks`."""
         whole = filled(given, self.means.ranks)
         return (*whole[:1], *self.means.flags, *whole[1:])
 

@@ -1,11 +1,8 @@
-"""A setting around the ops: one declarative entry of the space that `tune` searches.
+"""Setting around the ops, and the job's command as a launcher of ranks.
 
-A job's command as a launcher of ranks, and their number.
-
-A command can hold placeholders: `{ranks:4}` is the number of ranks that it starts, and
-`{batch:256}` the examples of a step over all ranks, for each of which its part stands in the
-command. The numbers are those of the job as it is; with others the job trains on as many examples a
-step.
+`Setting` is one declarative entry of the space that `tune` searches; `Means` are the changes that
+a value makes to an unmodified job. One of these changes is the number of ranks, which the command
+holds as a placeholder (`ranks`, `filled`).
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ class Means:
     to the user's parts of a list-like variable (`GLIBC_TUNABLES`, `TF_XLA_FLAGS`). `preload`:
     libraries that come before all others. `uniform`: TensorFlow's own thread pools. `cpus`: CPUs
     that the job is confined to. `shared`: each rank is confined to its part of the node's cores.
-    `ranks`: number that the launcher starts (`launcher.filled`); `flags`: its first arguments.
+    `ranks`: number that the launcher starts (`filled`); `flags`: its first arguments.
     `hooks`: values of the bootstrap's hooks in the job's Python, by name (`extensions.Hook`).
     """
 
@@ -60,7 +57,7 @@ class Means:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One thing to set.
+    """One thing to set around the ops: a declarative entry of the space that `tune` searches.
 
     - `name`: the name in a plan and on the command line.
     - `order`: its place in a search; settings with a likely gain have low numbers.
@@ -116,6 +113,11 @@ class Setting:
             raise UsageError(f"{self.name}={value} cannot be used here: {why}", remedy=None)
         raise UsageError(f"{self.name}={value}: unknown value", remedy=f"use {' or '.join(ways)}")
 
+
+# A job's command as a launcher of ranks, and their number. A command can hold placeholders:
+# `{ranks:4}` is the number of ranks that it starts, and `{batch:256}` the number of examples in a
+# step over all ranks; the started command has one rank's part in its place. The numbers are those
+# of the job as it is. With another number of ranks, the job trains on as many examples per step.
 
 _PLACE = re.compile(r"\{(ranks|batch):(\d+)\}")
 _ACCELERATE = "accelerate.commands.launch"  # after `python -m`

@@ -1,6 +1,8 @@
-"""The section on settings, and what came of it, for people.
+"""The section on settings and its effects, as text, tables and charts for users.
 
-What each setting did to the step time, as a table for a terminal and for a page.
+`shown` presents the section, with the effect of each setting on the step time as a table for a
+terminal (`effects`) and as a chart for a page (`picture`). `announced` and `sentences` report what
+one job receives, and what came of it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from dltune.plan.settings.choices import Applied
 from dltune.plan.settings.space import by_name
 from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Verdict
 from dltune.views import Headline, Piece, Section, View
+
+# Effects of settings on the step time
 
 # verdicts in the order of the table, and how each is drawn; it stands as text beside its row too
 _STYLES: Mapping[Verdict, str] = {
@@ -114,9 +118,12 @@ def _name(effect: Effect) -> str:
     return in_words(effect.choices) + (f", with {in_words(beside)}" if beside else "")
 
 
+# The section, and its effects in one job
+
+
 @dataclass(frozen=True)
 class Acted:
-    """What one hook has done in one process, as `messages.Setting` tells."""
+    """What one hook has done in one process, as `protocol.Setting` reports."""
 
     pid: int
     setting: str

@@ -1,8 +1,8 @@
-"""Simulate every setting and strategy, and take the one that is predicted to be fastest.
+"""Decision on threads: strategies of the paper, simulation of all options, and explanations.
 
-The paper's four strategies (section III-D), each on what the one before has chosen.
-
-Why an op got its threads, and beside which others it is predicted to run.
+`choose` simulates every setting and strategy, and takes the option that is predicted to be fastest.
+The strategies are the paper's four (section III-D); each builds on the choices of the one before.
+`explain` reports why an op got its threads, and next to which ops it is predicted to run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dltune.schemas.machine import Machine
 from dltune.schemas.plan import CANDIDATES, Candidate, OpPlan, Prediction, Threads, Uniform
 from dltune.schemas.profile import Op, Placement
 from dltune.simulate.workload import SMALL, Outcome, Workload
+
+# The paper's four strategies (section III-D), each on the choices of the one before
 
 # "the difference in the number of threads is larger than 2 and 2 is an empirical value": an op
 # stays within this of strategy 2's count.
@@ -117,6 +119,8 @@ def why_no_hyperthreads(machine: Machine) -> str | None:
         "hardware thread"
     )
 
+
+# Simulation of every setting and strategy, and the choice among them
 
 log = logging.getLogger(__name__)
 
@@ -370,6 +374,8 @@ def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
     ]
     return [plan for _, _, plan in sorted(found, key=lambda entry: entry[:2])]
 
+
+# Explanation of the decision for single ops
 
 # how many ops and how many neighbours are told at most
 OPS = 8

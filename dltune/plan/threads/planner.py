@@ -1,10 +1,8 @@
-"""The planner of threads, as the registry knows it.
+"""Planner of threads: its options, its decision, and the fit of a plan to a machine.
 
-What a plain job can use without dltune: the best uniform setting, and the CPUs to run on.
-
-From a plan to orders for one process of a job, on the cores that this process may use.
-
-The machine that is planned for: all its cores, some of them, or what its quota leaves.
+`PLANNER` is the planner that the registry loads. `restricted` selects the machine that is planned
+for. `fit` puts a plan on the cores that one process of a job may use, and `Fitted.orders` turns it
+into orders for this process. `emit` writes settings for a job that runs without dltune.
 """
 
 from __future__ import annotations
@@ -37,6 +35,9 @@ if TYPE_CHECKING:
     from dltune.schemas.profile import Profile
     from dltune.simulate.op_time import Model
     from dltune.simulate.workload import Calibration, Workload
+
+
+# What a plain job can use without dltune: the best uniform setting, and the CPUs to run on
 
 
 def _templates(known: Framework) -> dict[str, str]:
@@ -296,6 +297,9 @@ def _remarks(
     return [*basis, *workload.remarks, *strategies.remarks]
 
 
+# From a plan to orders for one process of a job, on the cores that this process may use
+
+
 class Handling(enum.Enum):
     """What becomes of an op that the plan has an entry for."""
 
@@ -364,7 +368,8 @@ def fit(section: Threads, machine: Machine) -> Fitted:
 
 
 def restricted(machine: Machine, cores: str | None) -> Machine:
-    """The part of the machine named by `cores`: a count ("4"), or core indices ("0-3,8").
+    """Return the machine that is planned for: all its cores, some of them, or what its quota
+    leaves. `cores` names the part: a count ("4"), or core indices ("0-3,8").
 
     A count takes whole tiles first. None takes all, or, under a cgroup quota of less, as many as
     the quota can keep busy. Raises UsageError when `cores` names none, or cores that are not there.

@@ -1,13 +1,4 @@
-"""The threads of a job: TensorFlow's own pools, and the CPUs that the job is confined to.
-
-The OpenMP runtime that PyTorch's ops run on.
-
-Where TensorFlow's memory comes from, and whether it is kept between steps.
-
-Tensors are allocated and freed in every step. glibc maps large ones anew each time, and each first
-touch of a page is a fault. TensorFlow sets M_TRIM_THRESHOLD in ops that call Python, which ends
-glibc's own adaption (tensorflow/core/kernels/data/generator_dataset_op.cc).
-"""
+"""Settings of the runtime: thread pools, CPU affinity, OpenMP library and memory allocator."""
 
 from __future__ import annotations
 
@@ -25,6 +16,8 @@ from dltune.plan.settings.setting import Circumstances, Means, Setting
 from dltune.schemas.plan import Uniform
 from dltune.system import memory
 from dltune.system.memory import preloads
+
+# Threads of a job: TensorFlow's own pools, and the CPUs that the job is confined to
 
 _PAIR = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 BY_RANK, PER_CORE, NUMA_NODE = "by-rank", "one-per-core", "numa-node"
@@ -139,6 +132,8 @@ AFFINITY = Setting(
 )
 
 
+# The OpenMP runtime that PyTorch's ops run on
+
 _INTELS = "libiomp5.so"
 _RUNTIME = re.compile(r"lib[ig]?omp(\b|\d)")  # Intel's, GNU's, LLVM's
 # Intel's runtime looks for 200 ms, GNU's 300,000 times: about 3 ms
@@ -212,6 +207,11 @@ OPENMP_WAIT = Setting(
     framework="pytorch",
 )
 
+
+# The source of TensorFlow's memory, and whether it is kept between steps. Tensors are allocated and
+# freed in every step. glibc maps large tensors anew each time, and each first touch of a page is a
+# fault. TensorFlow sets M_TRIM_THRESHOLD in ops that call Python, which ends glibc's own adaption
+# (tensorflow/core/kernels/data/generator_dataset_op.cc).
 
 # bytes; larger than any tensor that comes and goes, and more than is ever free at a time. Of other
 # arenas than the first one glibc gives back whatever is free in whole, and none holds 64 MiB

@@ -1,18 +1,14 @@
-"""What Keras does around the ops of a training step, and in which precision.
-
-Which kernels run: oneDNN's or Eigen's, in which precision, and whether XLA compiles them.
-
-The variables are those that TensorFlow 2.16 to 2.21 read (tensorflow/core/util: port.cc,
-onednn_env_vars.cc, mkl_util.h; tensorflow/compiler/jit: flags.cc).
-
-The input pipeline: what prepares batches beside the steps, how far ahead, and in which order.
-"""
+"""Settings of a training step: kernels, compilation, precision, Keras' own work and the input."""
 
 from __future__ import annotations
 
 from dltune.base.errors import UsageError
 from dltune.plan.settings.setting import Circumstances, Means, Setting
 from dltune.system import kernel_files
+
+# Choice of kernels: oneDNN's or Eigen's, their precision, and compilation by XLA. The variables are
+# those that TensorFlow 2.16 to 2.21 read (tensorflow/core/util: port.cc, onednn_env_vars.cc,
+# mkl_util.h; tensorflow/compiler/jit: flags.cc).
 
 # with one of these TensorFlow turns oneDNN on by itself (core/util/port.cc)
 _ON_WITH = {"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"}
@@ -182,6 +178,8 @@ FLOAT32_PRECISION = Setting(
 )
 
 
+# Keras' work around the ops of a training step, and the precision of the step
+
 BATCH_NORM = Setting(
     name="batch_norm",
     order=10,
@@ -236,6 +234,9 @@ PRECISION = Setting(
     joins=("batch_norm", "channels_last"),
     changes_graph=True,
 )
+
+
+# The input pipeline: what prepares batches next to the steps, how far ahead, and in which order
 
 
 def _threads(here: Circumstances) -> tuple[str, ...]:
