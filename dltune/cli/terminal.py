@@ -1,8 +1,8 @@
-"""Tables of results on stdout: rich on a terminal, plain aligned lines elsewhere.
+"""The terminal: tables on stdout, progress on stderr, and the signals that ask dltune to end.
 
-Progress on stderr: a live line or view on a terminal, a line per change elsewhere.
-
-The signals that ask dltune to end: who hears them, and a polite kill that is an interrupt.
+Tables of results are drawn by rich on a terminal, and are plain aligned lines elsewhere. Progress
+is a live line or view on a terminal, and a line per change elsewhere. The signals go to a handler
+for the time of a block, and a polite kill acts as an interrupt.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dltune.base.formatting import Table
     from dltune.profile.session import Progress
 
+
+# Tables of results on stdout
 
 # columns of a table that is not on a terminal, and the least for an op's key
 WIDTH, KEY = 120, 24
@@ -172,6 +174,8 @@ def cut(text: str, width: int, *, end: bool = False) -> str:
     return "…" + text[1 - width :] if end else text[: width - 1] + "…"
 
 
+# Progress on stderr
+
 log = logging.getLogger(__name__)
 
 # without a terminal, changes within a phase are shown after so many seconds
@@ -259,6 +263,8 @@ def live(
             Group(Text(summary()), *(drawn(table) for table in tables())), refresh=True
         )
 
+
+# Signals that ask dltune to end
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # signals of a scheduler to a job before its time is over

@@ -1,7 +1,4 @@
-"""Print the result of a search for settings on stdout.
-
-A search for settings while it goes on, on stderr.
-"""
+"""A search for settings: its result on stdout, and a live view on stderr while it goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +16,8 @@ from dltune.plan.settings.show import effects, in_words, speed
 from dltune.schemas.bench import Trial
 from dltune.schemas.settings import SettingsPlan, Untried
 from dltune.tune.search import Progress
+
+# The result on stdout
 
 # characters of a reason in a line
 _WHY = 60
@@ -96,6 +95,8 @@ def _name(untried: Untried) -> str:
 def _said(trial: Trial) -> str:
     return f"{in_words(trial.candidate)} against {in_words(trial.against)}: {trial.verdict}"
 
+
+# The live view on stderr
 
 # trials that are shown, the latest
 SHOWN = 8

@@ -1,6 +1,7 @@
-"""A change of one quantity: B over A, with the interval that noise leaves it.
+"""Changes and differences between two files, and the comparison of two files of the same kind.
 
-Compare two files of the same kind.
+A `Change` compares one quantity: B over A, with the interval that noise leaves it. A `Difference`
+is a fact that is not the same in both files.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
+# The comparison of two files of the same kind
 def require_measured(path: Path, is_measured: bool, partial: str | None) -> None:
     """Raise UsageError for a document without measurements. `partial`: why it is incomplete."""
     if not is_measured:

@@ -1,19 +1,7 @@
-"""Two profiles, op by op: ops that take more or less of a round of the steps.
+"""Comparison of two profiles, op by op: ops that take more or less of a round of the steps.
 
-Bound on the difference from 1 of a ratio of two medians by noise alone.
-
-A profile keeps for each op the median of a few runs and their spread (half the interquartile range
-over the median). Its standard deviation follows from the spread as for normal noise, with the
-expected quartiles of so few samples (Blom, Statistical Estimates and Transformed Beta-Variables,
-1958), and the standard error of the median from that (sigma * sqrt(pi / 2 / n)). Unknowns
-are taken from the data or allowed for:
-
-- the spread of a handful of runs is uncertain: an op's is taken to be no less than the median of
-  all ops, and the interval is Student's, not the normal one;
-- the machine was not the same at both times. How much that does shows in the ops that did not
-  change: a variance is added to all, until half of the ops are within the quartiles of their noise
-  (a random effect, as between studies in a meta-analysis: Paule and Mandel, J. Res. NBS 87, 1982,
-  here by medians, which changed ops do not move).
+Noise alone changes the ratio of two medians. A change of an op or a step counts only if its ratio
+differs from 1 by more than the bound on this noise (`intervals`).
 """
 
 from __future__ import annotations
@@ -58,6 +46,7 @@ LEAST_OPS = 10
 FURTHEST = 700.0
 
 
+# Intervals of ratios
 @dataclass(frozen=True)
 class Pair:
     """The same quantity in A and in B."""
@@ -77,9 +66,23 @@ class Pair:
 
 
 def intervals(pairs: Sequence[Pair]) -> list[tuple[float, float] | None]:
-    """For each pair the interval of b / a; None where there are too few samples.
+    """Return the interval of b / a for each pair; None where there are too few samples.
 
-    All intervals together hold their true ratios with 1 - FALSE_ALARM (Bonferroni).
+    All intervals together hold their true ratios with 1 - FALSE_ALARM (Bonferroni). The intervals
+    bound the difference from 1 of a ratio of two medians by noise alone.
+
+    A profile keeps for each op the median of a few runs and their spread (half the interquartile
+    range over the median). Its standard deviation follows from the spread as for normal noise, with
+    the expected quartiles of so few samples (Blom, Statistical Estimates and Transformed
+    Beta-Variables, 1958), and the standard error of the median from that
+    (sigma * sqrt(pi / 2 / n)). Unknowns are taken from the data or allowed for:
+
+    - the spread of a handful of runs is uncertain: an op's is taken to be no less than the median
+      of all ops, and the interval is Student's, not the normal one;
+    - the machine was not the same at both times. How much that does shows in the ops that did not
+      change: a variance is added to all, until half of the ops are within the quartiles of their
+      noise (a random effect, as between studies in a meta-analysis: Paule and Mandel, J. Res. NBS
+      87, 1982, here by medians, which changed ops do not move).
     """
     told = [pair for pair in pairs if pair.comparable]
     if not told:
@@ -139,6 +142,7 @@ def _sigma(of: OpTime | Samples) -> float:
     return of.spread / statistics.NormalDist().inv_cdf((rank - 0.375) / (of.samples + 0.25))
 
 
+# Changes between two profiles
 class OpChange(msgspec.Struct, frozen=True):
     """An op at the reported case: its change of one run, at `threads` and `placement`.
 

@@ -1,14 +1,11 @@
-"""Thread settings in the words of a job's framework.
+"""Findings about the cores of a job: too few cores, too many threads, and other processes.
 
-Thread counts that the CPUs and the control group of a job allow.
+The rules find a job that can run on only some of the cores, more threads than there are cores, more
+threads than the quota of the control group allows, several processes that each have threads for all
+cores, and other processes or virtual machines that use the job's cores.
 
-A job that can run on only some of the cores, or that has more threads than cores.
-
-Several processes of the job that each have threads for all cores.
-
-More threads than the quota of the control group allows, or than there are cores.
-
-Other processes, or other virtual machines, that use the job's cores.
+Other rules also use the thread settings in the words of the job's framework, and the thread counts
+that the CPUs and the control group of the job allow.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from dltune.schemas.settings import Choice
 from dltune.system.kernel_files import format_cpulist
 
 
+# Thread settings in the words of a job's framework
 def advised(name: str | None) -> Framework:
     """Return the framework whose settings are advised: TensorFlow without advice for the job's."""
     job = framework(name)
@@ -59,6 +57,7 @@ def describe_threads(process: Process) -> str:
     return f"{used.title} uses {process.intra} threads for an op"
 
 
+# Thread counts that the CPUs and the control group of a job allow
 def thread_limit(observation: Observation) -> int:
     """Return the number of CPUs on which the training process can run, at most its quota."""
     main = observation.main

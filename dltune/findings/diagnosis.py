@@ -1,9 +1,7 @@
-"""The diagnosis of a job from its evidence.
+"""The diagnosis of a job from its evidence, with its texts and a plan of its fixes.
 
-Texts for the cost and the expected gain of findings, for a step's limit, and for a job without
-findings.
-
-The fixes of a diagnosis that dltune can apply, as a section of a plan.
+Texts describe the cost and the expected gain of findings, the limit of a step, and a job without
+findings. The fixes that dltune can apply become a section of a plan.
 """
 
 from __future__ import annotations
@@ -135,6 +133,8 @@ def summarize_step(analysis: Analysis, ranks: int = 1) -> Step | None:
     )
 
 
+# Texts of a diagnosis
+
 NO_CAUSE = f"no cause costs more than {MIN_SHARE:.0%} of the time"
 # share of the speed that the cores allow; above it, threads and settings gain little
 NEAR = 0.8
@@ -228,6 +228,7 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
+# The fixes that dltune can apply, as a section of a plan
 def make_fix_plan(diagnosis: Diagnosis, job: Sequence[str]) -> SettingsPlan | None:
     """Return a plan with the settings that findings apply; None if there are none. If findings
     choose different values of a setting, the most costly finding decides. No setting changes

@@ -1,10 +1,6 @@
-"""The measurements of a job from which rules derive findings.
+"""The evidence of a job: its documents, and the shares of time that rules derive from them.
 
-Shares of the samples of a job's Python code, by activity.
-
-Shares of the time in which steps wait for data, and threads for storage.
-
-The share of the time in the job's own Python code.
+Rules derive findings from these measurements.
 """
 
 from __future__ import annotations
@@ -95,6 +91,8 @@ class Evidence:
         return next((one for one in self.reports if isinstance(one, kind)), None)
 
 
+# Shares of the samples of a job's Python code, by activity
+
 # share of the time; smaller shares vary from run to run
 MIN_SHARE = 0.05
 # standard errors of a one-sided 95 % confidence interval
@@ -161,6 +159,8 @@ def lock_share(evidence: Evidence) -> float:
     main = activity_shares(evidence).get("python")
     return max(0.0, main.share + python.generator - 1.0) if main and python else 0.0
 
+
+# Shares of the time in which steps wait for data, and threads for storage
 
 # share of the time: of a wait that is a finding, and of a generator that dominates the pipeline
 MIN_WAIT, MIN_GENERATOR = 0.05, 0.3
@@ -241,6 +241,7 @@ def storage_share(evidence: Evidence) -> float | None:
     return waits if main or evidence.profile or evidence.python else None
 
 
+# The share of the time in the job's own Python code
 def script_share(evidence: Evidence) -> tuple[Share, float] | None:
     """Return the samples in the job's own Python code, and their share of the time without waits
     for storage and for the interpreter's lock of a generator; None if the share is small."""

@@ -1,8 +1,7 @@
-"""Memory that grows for as long as the job runs.
+"""Findings about memory: growth, memory pressure, and memory that is mapped again and again.
 
-Memory that the kernel takes from the job while the job needs it.
-
-Memory that goes back to the kernel and is mapped again in each step.
+Memory can grow for as long as the job runs. The kernel can take memory from the job while the job
+needs it. Freed memory can go back to the kernel, which maps it again in each step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rules: each finds one cause of slowness, and has the texts that the reference prints.
+"""Rules, their registry, and the order of their findings.
 
-All rules, and the order of their findings.
+Each rule finds one cause of slowness, and has the texts that the reference prints.
 
 An extension names packages and modules that hold rules (`Extension.rules`; dltune's core and its
 systems are extensions, too). The registry scans them, so a new file with a rule needs no entry.
@@ -10,7 +10,7 @@ Findings are ordered by, in this sequence:
 1. their cost, or the greatest gain of their fix if that is smaller, the largest first. An unknown
    cost counts as none. Costs that differ only by rounding are equal;
 2. whether they have a fix. A finding without a fix says that nothing has to be done;
-3. the group of their rule, in the order of `rule.Group`;
+3. the group of their rule, in the order of `Group`;
 4. `Rule.order`, for rules of a group that can report the same time, or that report no cost;
 5. the name of their rule;
 6. the order in which their rule yields them.
@@ -93,6 +93,8 @@ def rule(
 
     return decorate
 
+
+# The registry of rules
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,10 @@
-"""HTML that can only be made escaped: text becomes markup in `tag` and in `rendered`, and nowhere
-else.
+"""HTML of the page: escaped text, parts of pictures, and tables.
 
-Names of ops and paths come from other people's jobs. What they hold is shown, never obeyed: markup
+HTML can only be made escaped: text becomes markup in `tag` and in `rendered`, and nowhere else.
+
+Names of ops and paths come from other people's jobs. Their content is shown, never obeyed: markup
 is escaped, control characters and marks that turn the direction of writing are written out, as
-`‮`, and very long names are cut in the middle.
-
-Parts of pictures: bars, rows with a name next to the drawing, captions and legends.
-
-Tables that can be sorted by their heads and filtered by a word, with a keyboard or a mouse.
+`\\u202e`, and very long names are cut in the middle.
 """
 
 from __future__ import annotations
@@ -84,6 +81,7 @@ def data(identifier: str, content: bytes) -> Markup:
     return Markup(f'<script type="application/json" id="{escaped(identifier)}">{text}</script>')
 
 
+# Parts of pictures: bars, rows with a name next to the drawing, captions and legends
 def percent(share: float) -> str:
     """A part of the width, `share` between 0 and 1."""
     return f"{100 * share:.2f}%"
@@ -146,12 +144,15 @@ def captioned(caption: object, drawing: Markup) -> Markup:
     return tag("figure", tag("figcaption", caption), drawing)
 
 
+# Tables
+
 # rows from which on a table has a field to filter it by
 FILTERED = 8
 
 
 def html(table: Table, identifier: str) -> Markup:
-    """Return a table. `identifier`: unique on the page."""
+    """Return a table that can be sorted by its heads and filtered by a word, with a keyboard or a
+    mouse. `identifier`: unique on the page."""
     rows = table.rows[: table.most_on_page]
     caption = table.title[:1].upper() + table.title[1:]
     if len(rows) < len(table.rows):

@@ -1,11 +1,8 @@
-"""The page: one file that needs nothing else, and is not permitted to load or run anything else.
+"""The report: it loads documents, finds those that belong together, and makes one page.
 
+The page is one file that needs nothing else, and is not permitted to load or run anything else.
 Style and script are inline, and the page's own security policy names them by their hashes: were
 markup ever to slip in from a name, it could neither run nor fetch.
-
-The documents of a page, from their files.
-
-Functions that find the documents of the page that belong together.
 """
 
 from __future__ import annotations
@@ -45,6 +42,7 @@ from dltune.views import (
 )
 
 
+# The documents of a page, from their files
 def known() -> list[str]:
     """Return the kinds that have a view, such as "dltune.profile"."""
     return sorted(name for name in extensions.names("documents") if _kind(name).view)
@@ -80,6 +78,7 @@ def _kind(name: str) -> DocumentKind:
     return kind
 
 
+# Documents of the page that belong together
 def plan_of(profile: Profile, context: Context) -> Plan | None:
     """The plan that was made from the profile; else one for the same graphs."""
     plans = context.of(Plan)
@@ -113,6 +112,8 @@ def _digests(plan: Plan) -> tuple[str, ...]:
     before = with_sections(plan, settings=None)
     return documents.digest(plan), documents.digest(before), documents.digest_of(first(before))
 
+
+# The page
 
 SENTENCES = 3
 

@@ -1,21 +1,4 @@
-"""An axis: where a value lies on it, and which values are written beside it.
-
-A plot: marks over two axes.
-
-The drawing is as wide as the page lets it be: positions along x are parts of the width, positions
-along y are pixels. Paths are drawn in 1/1000 of the width and stretched, their strokes are not.
-
-Which part of the values is at most how large: a line for each of several samples.
-
-Amounts over time, one plot below the other on the same axes.
-
-A forest plot: ratios with their intervals, one below the other, on a logarithmic axis around 1.
-
-Each row has its name and its figures as text beside the drawing, so that nothing is told by colour,
-place or a pointer alone.
-
-Rectangles cut into coloured parts, one beside the other.
-"""
+"""Plots on the page: lines, areas and dots over two axes, forest plots, and coloured tiles."""
 
 from __future__ import annotations
 
@@ -30,8 +13,9 @@ from dltune.stats import quantiles
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, linear or (both above 0) logarithmic. `unit` is written after numbers;
-    `whole`: only whole numbers are written, as for counts."""
+    """An axis: where a value lies on it, and which values are written next to it. It goes from
+    `low` to `high`, linear or (both above 0) logarithmic. `unit` is written after numbers; `whole`:
+    only whole numbers are written, as for counts."""
 
     low: float
     high: float
@@ -101,7 +85,12 @@ WIDE = 1000
 
 @dataclass(frozen=True)
 class Plot:
-    """`label` says what is seen to those who do not see it."""
+    """A plot: marks over two axes. `label` says what is seen to those who do not see it.
+
+    The drawing is as wide as the page lets it be: positions along x are parts of the width,
+    positions along y are pixels. Paths are drawn in 1/1000 of the width and stretched, their
+    strokes are not.
+    """
 
     x: Axis
     y: Axis
@@ -200,11 +189,14 @@ class Plot:
         ]
 
 
+# Distributions
+
 POINTS = 101  # of a line at most
 
 
 def cdf(caption: str, samples: Mapping[str, Sequence[float]], unit: str = "") -> Markup:
-    """`samples`: by name, none empty."""
+    """Draw which part of the values is at most how large: a line for each of several samples.
+    `samples`: by name, none empty."""
     ends = [end for values in samples.values() for end in (min(values), max(values))]
     plot = Plot(
         x=Axis(min(ends), max(ends), unit),
@@ -228,10 +220,13 @@ def _said(name: str, values: Sequence[float], unit: str) -> str:
     return f"{short(name)}: half at most {middle}{unit}, 90 % from {low} to {high}{unit}"
 
 
+# Amounts over time
+
 COURSE_HEIGHT = 110  # pixels of a plot
 
 
 def course(drawing: Course) -> Markup:
+    """Draw amounts over time, one plot below the other on the same axes."""
     x = Axis(0.0, max(series.seconds for series in drawing.series) * 1e3, unit=" ms")
     high = up_to([max(series.values) for series in drawing.series])
     y = Axis(0.0, high, unit=f" {drawing.unit}")
@@ -249,12 +244,20 @@ def _plot(series: Series, x: Axis, y: Axis) -> Markup:
     return captioned(caption, plot.draw(plot.area([*points, end], "area")))
 
 
+# Forest plots
+
 ROW_HEIGHT = 20  # pixels of a row
 # numbers half-way from 1 to the ends of an axis, which are their squares
 HALVES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
 def forest(drawing: Ratios) -> Markup:
+    """Draw a forest plot: ratios with their intervals, one below the other, on a logarithmic axis
+    around 1.
+
+    Each row has its name and its figures as text next to the drawing, so that no information
+    depends on colour, place or a pointer alone.
+    """
     axis = around([value for r in drawing.rows for value in (r.ratio, r.low, r.high) if value])
     drawn = [_drawn(ratio, axis) for ratio in drawing.rows]
     scale = row("", _scale(axis, drawing.left, drawing.right), 34, figure="")
@@ -293,6 +296,8 @@ def _scale(axis: Axis, left: str, right: str) -> list[Markup]:
     ]
 
 
+# Tiles
+
 TILE_WIDTH, TILE_HEIGHT = 96, 64  # pixels of a rectangle
 # colours that are named one by one
 NAMED = 32
@@ -301,6 +306,7 @@ TURN = 137.508
 
 
 def tiles(drawing: Tiles) -> Markup:
+    """Draw rectangles cut into coloured parts, one next to the other."""
     title = drawing.title[:1].upper() + drawing.title[1:]
     figures = [_figure(one, drawing) for one in drawing.tiles]
     return joined([tag("p", f"{title}."), _legend(drawing), tag("div", *figures, class_="tiles")])

@@ -1,11 +1,9 @@
-"""A step on a time axis: the ops with their times, rows and concurrency; the receives from other
-tasks, with their times.
+"""Timelines of a step: the measured execution, and executions simulated from the profile.
 
-Times are whole nanoseconds since the first op of the execution. Slices of one row never overlap and
-none is empty: an op that took less than a nanosecond is left out.
-
-A step with all its timelines, as drawn on the page and in Perfetto: the measured execution, and
-executions simulated from the profile, under settings.
+A timeline puts a step on a time axis: the ops with their times, rows and concurrency, and the
+receives from other tasks, with their times. Times are whole nanoseconds since the first op of the
+execution. Slices of one row never overlap and none is empty: an op that took less than a nanosecond
+is left out.
 """
 
 from __future__ import annotations
@@ -191,13 +189,17 @@ def _cores(slices: Sequence[Slice]) -> tuple[Row, ...]:
     return (*rows, *_lanes("no core", [piece for piece in slices if not piece.cores]))
 
 
+# A step with all its timelines
+
 STRATEGY_3 = "per-type+co-run"
 
 
 @dataclass(frozen=True)
 class Execution:
-    """`timelines`: the measured one first, where there is one. `inter` is the inter-op parallelism
-    that TensorFlow recommends, the line in Fig. 4."""
+    """A step with all its timelines, as drawn on the page and in Perfetto: the measured execution,
+    and executions simulated from the profile, under settings. `timelines`: the measured one first,
+    where there is one. `inter` is the inter-op parallelism that TensorFlow recommends, the line in
+    Fig. 4."""
 
     step: Step
     timelines: tuple[Timeline, ...]

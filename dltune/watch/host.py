@@ -1,7 +1,4 @@
-"""Activity outside a job: other processes, the hypervisor, its control groups, memory.
-
-The kernel's account of time lost waiting (PSI): of the machine, and of the job's cgroup.
-"""
+"""Activity outside a job on its host, and the time that is lost waiting for resources."""
 
 from __future__ import annotations
 
@@ -28,7 +25,8 @@ NAMED, MOST_NAMED = 0.05, 3
 
 
 class HostWatch:
-    """A watch that compares counts at its end with counts at its beginning."""
+    """A watch of other processes, the hypervisor, the job's control groups and memory. It compares
+    counts at its end with counts at its beginning."""
 
     def __init__(self, pid: int) -> None:
         """`pid`: a process of the job, in whose control groups it runs."""
@@ -130,13 +128,16 @@ def _available() -> int:
     return 0
 
 
+# Time lost waiting
+
 _TOTAL = re.compile(r"^(some|full) .*total=(\d+)", re.M)
 Resource = Literal["io", "memory", "cpu"]
 RESOURCES: tuple[Resource, ...] = ("io", "memory", "cpu")
 
 
 class PressureWatch:
-    """Totals now, against those when this was made."""
+    """The kernel's account of time lost waiting (PSI), of the machine and of the job's cgroup:
+    totals now, against those when this was made."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
         """`pid`: whose cgroup is meant; `root`: where `proc` and `sys` are found."""

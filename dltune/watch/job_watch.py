@@ -1,8 +1,7 @@
-"""Probes: what systems and other packages observe of a job besides dltune's core.
+"""A watch of a job for some seconds in the background, while dltune receives its messages.
 
-A test that tells steady growth of memory from an allocator that still fills.
-
-A job watched for some seconds in the background, while dltune receives its messages.
+Probes of systems and other packages observe the job at the same time. A test distinguishes steady
+growth of memory from an allocator that still fills.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ from dltune.watch.stack_samples import Looks
 
 
 class Probe(Protocol):
-    """Observes one aspect of a job in a thread of its own, from when it is made."""
+    """An observer of one aspect of a job, which a system or another package adds to dltune's core.
+    It runs in a thread of its own, from when it is made."""
 
     def end(self, framework: Framework) -> msgspec.Struct | None:
         """Stop, and return a document for the rules (`Evidence.report`); None: there was nothing to
@@ -52,6 +52,8 @@ class Probe(Protocol):
 # from the root of the job's process tree to a probe; None: there is nothing to observe in this job
 Start = Callable[[int], Probe | None]
 
+
+# Steady growth of memory, or an allocator that still fills
 
 # least samples of memory, and the share of first samples skipped while a job allocates its base
 LEAST_SIZES, FILLING = 3, 0.3
@@ -135,6 +137,8 @@ def _with_growth(observation: Observation, growth: float | None, *unseen: str) -
     told = (*observation.unseen, *unseen)
     return msgspec.structs.replace(observation, processes=processes, unseen=told)
 
+
+# The watch of a job
 
 # the suffix of a function's name in TensorFlow, different for each graph
 _NUMBERS = re.compile(r"(_\d+)+$")

@@ -1,8 +1,8 @@
-"""The Python stacks of a process, sampled several times a second by py-spy.
+"""Samples of the Python stacks of a process by py-spy, and the activities that they show.
 
-What a thread of Python is at, by its stack.
-
-The Python line of a thread while it waits for storage, as py-spy reports it.
+`Looks` samples all threads several times a second, and `python_activity` derives from their stacks
+the activities of the main thread. `WaitingLines` samples single threads while they wait for
+storage.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ def parse_stacks(lines: Iterable[str]) -> Iterator[Stack]:
         )
 
 
+# Activities of a thread, by its stack
+
 LINES = 3
 # The one table: an activity, and functions that only run for it, by file and name. The first that
 # any frame of a stack matches counts, for validation runs graphs, and to save reads tensors.
@@ -188,7 +190,7 @@ _GENERATOR = re.compile(r"/tensorflow/python/(ops/script_ops|data/ops/from_gener
 
 
 def activity(frames: Sequence[Frame]) -> Activity:
-    """`frames`: the innermost first."""
+    """Return the activity of a thread of Python, by its stack. `frames`: the innermost first."""
     for name, file, function in _RULES:
         if any(file.search(f.filename) and function.fullmatch(f.name) for f in frames):
             return name
@@ -241,9 +243,11 @@ def _most(lines: Counter[str], total: int) -> tuple[Line, ...]:
     return tuple(Line(where, min(1.0, n / total)) for where, n in lines.most_common(LINES))
 
 
+# Lines that wait for storage
 class WaitingLines:
-    """Samples of threads that were just seen waiting. A sample is taken in the background, at the
-    lowest priority, and never stops the job: a sample of a changing stack is lost."""
+    """Samples of the Python lines of threads that were just seen waiting for storage, as py-spy
+    reports them. A sample is taken in the background, at the lowest priority, and never stops the
+    job: a sample of a changing stack is lost."""
 
     def __init__(self) -> None:
         self._command, found = can_use_py_spy()

@@ -1,22 +1,7 @@
-"""Storage that delivers more than the job uses, because of read-ahead or page size.
+"""Findings about how a job reads its data files, from the watch of the job.
 
-A file that is read sequentially although its mapping switches read-ahead off.
-
-A file that is read in shuffled order without hints to the kernel.
-
-Read calls that request little data at a time.
-
-Threads that sleep often for little data.
-
-Reading threads that are ready but wait for a CPU.
-
-Processes that fault on the same pages of a file.
-
-A thread that waits for storage.
-
-A job without a visible data file.
-
-Reading that does not slow down the job.
+The rules `no-data-file` and `reading-at-rest` report no problem of the job: no data file is
+visible, or reading does not slow down the job.
 """
 
 from __future__ import annotations
@@ -44,6 +29,7 @@ MIN_BYTES = 8 << 20
     order=3,
 )
 def amplified_reading(evidence: Evidence) -> Iterator[Finding]:
+    """Find storage that delivers more than the job uses, because of read-ahead or page size."""
     places = {place.device: place for place in evidence.io.storage} if evidence.io else {}
     for file in evidence.files:
         nbytes, amplification = file.storage_bytes or 0, file.amplification
@@ -87,6 +73,7 @@ def _choose_fix(file: DataFile) -> str:
     order=3,
 )
 def missing_read_ahead(evidence: Evidence) -> Iterator[Finding]:
+    """Find a file that is read sequentially although its mapping switches read-ahead off."""
     for file in evidence.files:
         pattern, nbytes = file.pattern, file.storage_bytes or 0
         if pattern.kind == "sequential" and file.advice == "random" and nbytes >= MIN_BYTES:
@@ -118,6 +105,7 @@ BY_PAGE = (
     order=3,
 )
 def shuffled_reading(evidence: Evidence) -> Iterator[Finding]:
+    """Find a file that is read in shuffled order without hints to the kernel."""
     for file in evidence.files:
         if file.pattern.kind == "shuffled" and (file.storage_bytes or 0) >= MIN_BYTES:
             yield Finding(
@@ -148,6 +136,7 @@ SMALL, MIN_CALLS = 128 << 10, 20
     order=3,
 )
 def small_reads(evidence: Evidence) -> Iterator[Finding]:
+    """Find read calls that request little data at a time."""
     for file in evidence.files:
         waits = sum(request.seen for request in file.requests)
         small = sum(request.seen for request in file.requests if request.size < SMALL)
@@ -177,6 +166,7 @@ MANY_SWITCHES = 40
     order=4,
 )
 def many_sleeps(evidence: Evidence) -> Iterator[Finding]:
+    """Find threads that sleep often for little data."""
     watch = evidence.watch
     if watch is None:
         return
@@ -208,7 +198,8 @@ QUEUED = 0.20
     order=4,
 )
 def queued_threads(evidence: Evidence) -> Iterator[Finding]:
-    """Find waiting threads. If the job was observed, rules of the group `cores` report them."""
+    """Find reading threads that are ready but wait for a CPU. If the job was observed, rules of the
+    group `cores` report them."""
     if evidence.observation:
         return
     queued = [
@@ -242,6 +233,7 @@ SAME_PAGES = 1.5
     order=2,
 )
 def shared_pages(evidence: Evidence) -> Iterator[Finding]:
+    """Find processes that fault on the same pages of a file."""
     watch = evidence.watch
     for file in watch.files if watch else ():
         readers = [p for p in watch.processes if p.pid in file.processes] if watch else []
@@ -276,6 +268,7 @@ MIN_SAMPLES = 20
     fix="Read ahead; the findings about the job's files say how.",
 )
 def slow_store(evidence: Evidence) -> Iterator[Finding]:
+    """Find the thread that waits most for storage."""
     watch = evidence.watch
     longest = longest_wait(evidence)
     if watch is None or longest is None:
@@ -314,6 +307,7 @@ def slow_store(evidence: Evidence) -> Iterator[Finding]:
     is_limitation=True,
 )
 def no_data_file(evidence: Evidence) -> Iterator[Finding]:
+    """Find a job without a visible data file."""
     watch = evidence.watch
     if watch is None or watch.files or any(slow_store(evidence)):
         return
@@ -356,6 +350,7 @@ _PROBLEMS = (
     order=5,
 )
 def reading_at_rest(evidence: Evidence) -> Iterator[Finding]:
+    """Find reading that does not slow down the job."""
     watch = evidence.watch
     if watch is None or not watch.files or any(any(rule(evidence)) for rule in _PROBLEMS):
         return

@@ -1,12 +1,8 @@
-"""Steps that wait for their data, according to a profile.
+"""Findings about steps that wait for the preparation of their data.
 
-Steps that wait for PyTorch's DataLoader.
-
-Steps that wait for an input pipeline that uses one thread.
-
-Steps that wait for an input pipeline while no CPU is idle.
-
-Steps that wait for a Python generator.
+Steps can wait for PyTorch's DataLoader, for an input pipeline that uses one thread, for an input
+pipeline while no CPU is idle, or for a Python generator. If the job was not observed, the rule
+`input-wait` reports the wait according to a profile.
 """
 
 from __future__ import annotations

@@ -1,18 +1,7 @@
-"""The rate of a reader through a mapping, as in LMDB, compared with the rate of the storage.
+"""Findings from an experiment that reads a data file in several ways.
 
-This is the first comparison of the thesis (section 3.1.2).
-
-Readers that know the offsets of their records (thesis, Fig. 4.2 and section 5.2.2).
-
-More readers of one file: their rate, switches and sleep (thesis, Fig. 3.4).
-
-Readers that touch records of other readers (thesis, Fig. 4.2).
-
-Hints that make a reader of shuffled records faster.
-
-Read-ahead that speeds up or slows down a reader of shuffled records.
-
-Larger blocks, if they are read faster (thesis, Fig. 5.1).
+The rules compare the measured rates of readers with one another, or with the rate of the storage.
+Their docstrings name the figures and sections of the thesis.
 """
 
 from __future__ import annotations
@@ -37,6 +26,8 @@ NEAR = 0.8
     order=7,
 )
 def mapped_reading(evidence: Evidence) -> Iterator[Finding]:
+    """Compare the rate of a reader through a mapping, as in LMDB, with the rate of the storage.
+    This is the first comparison of the thesis (section 3.1.2)."""
     experiment = evidence.experiment
     runs = experiment.strided if experiment else ()
     mapped = next((run for run in runs if run.method == "mmap"), None)
@@ -67,6 +58,8 @@ MIN_SPEEDUP = 1.25
     order=7,
 )
 def exact_offsets(evidence: Evidence) -> Iterator[Finding]:
+    """Find faster readers that know the offsets of their records (thesis, Fig. 4.2 and section
+    5.2.2)."""
     strided = evidence.experiment.strided if evidence.experiment else ()
     cursor = {r.readers: r for r in strided if r.walk == "cursor"}
     most = max(cursor, default=0)
@@ -97,6 +90,7 @@ def exact_offsets(evidence: Evidence) -> Iterator[Finding]:
     order=7,
 )
 def more_readers(evidence: Evidence) -> Iterator[Finding]:
+    """Compare more readers of one file: their rate, switches and sleep (thesis, Fig. 3.4)."""
     experiment = evidence.experiment
     strided = experiment.strided if experiment else ()
     runs = [r for r in strided if r.walk == strided[0].walk and r.method == "mmap"]
@@ -153,6 +147,7 @@ EXTRA = 0.05
     order=8,
 )
 def passed_records(evidence: Evidence) -> Iterator[Finding]:
+    """Find readers that touch records of other readers (thesis, Fig. 4.2)."""
     experiment = evidence.experiment
     cursor = [r for r in experiment.strided if r.walk == "cursor"] if experiment else []
     widest = max(cursor, key=lambda r: r.readers, default=None)
@@ -175,6 +170,7 @@ def passed_records(evidence: Evidence) -> Iterator[Finding]:
     order=6,
 )
 def unhinted_shuffle(evidence: Evidence) -> Iterator[Finding]:
+    """Find hints that make a reader of shuffled records faster."""
     shuffled = evidence.experiment.shuffled if evidence.experiment else ()
     mapped = {(r.advised, r.ahead > 0): r for r in shuffled if r.method == "mmap"}
     if not {(False, False), (True, False), (True, True)} <= mapped.keys():
@@ -203,6 +199,7 @@ def unhinted_shuffle(evidence: Evidence) -> Iterator[Finding]:
     order=7,
 )
 def shuffled_read_ahead(evidence: Evidence) -> Iterator[Finding]:
+    """Find read-ahead that speeds up or slows down a reader of shuffled records."""
     shuffled = evidence.experiment.shuffled if evidence.experiment else ()
     mapped = {r.advised: r for r in shuffled if r.method == "mmap" and r.ahead == 0}
     if evidence.io is None or len(mapped) < 2:
@@ -234,6 +231,7 @@ def shuffled_read_ahead(evidence: Evidence) -> Iterator[Finding]:
     order=8,
 )
 def block_size(evidence: Evidence) -> Iterator[Finding]:
+    """Find larger blocks that are read faster (thesis, Fig. 5.1)."""
     experiment = evidence.experiment
     blocks = experiment.blocks if experiment else ()
     unmapped = [b for b in blocks if experiment and b.method == experiment.ceiling.method] or [

@@ -1,10 +1,9 @@
-"""Many small ops, the time of their calls, and the executor's time between them.
+"""Findings about many small ops, and about the time between ops.
 
-A PyTorch optimizer that updates its tensors one by one, with several ops for each.
-
-Small ops of an eager step, and the time of their calls in Python and PyTorch.
-
-A step that spends its time in its ops, as it should.
+In TensorFlow, the executor takes time between many small ops. In an eager step, the calls of small
+ops in Python and PyTorch take time. A PyTorch optimizer can update its tensors one by one, with
+several ops for each. The rule `time-in-ops` reports a step that spends its time in its ops, as it
+should.
 """
 
 from __future__ import annotations
@@ -185,6 +184,7 @@ ELSE: tuple[PartName, ...] = ("executor", "input", "communication", "python")
     frameworks=("tensorflow",),
 )
 def time_in_ops(evidence: Evidence) -> Iterator[Finding]:
+    """Find a step that spends its time in its ops, as it should."""
     profile = evidence.profile.profile if evidence.profile else None
     if profile is None or not part(profile, "ops"):
         return

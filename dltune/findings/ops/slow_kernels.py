@@ -1,12 +1,8 @@
-"""Kernels that are slower than others for the same ops.
+"""Findings about kernels that are slower than others for the same ops, and about compilation.
 
-Ops in double precision, and in a precision for which the CPU has no fast kernels.
-
-oneDNN's kernels, if TensorFlow does not use them.
-
-Batch norm in pieces, although a fused kernel is available.
-
-Clusters that XLA compiles again and again.
+Ops can compute in double precision, or in a precision for which the CPU has no fast kernels.
+TensorFlow can run without oneDNN's kernels, or run batch norm in pieces although a fused kernel is
+available. XLA can compile clusters again and again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times of a step and its ops as the job runs them.
+"""Findings about the number of threads for the ops of a job.
 
-Fewer threads than free cores, for ops that more threads make faster.
-
-More threads than CPUs, or more than the size of the ops justifies.
+A job can use fewer threads than there are free cores, for ops that more threads make faster. A job
+can also use more threads than CPUs, or more than the size of its ops justifies. Both rules compare
+measured times of ops with the times of a step and its ops as the job runs them (`job_times`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""The job's own Python code between the steps.
+"""Findings about the time outside ops: Python code, validation, checkpoints, and queues.
 
-Time between steps that no other rule explains, such as rollouts.
-
-The job's own Python code that runs while no op of PyTorch runs.
-
-Validation that takes a large part of the time.
-
-Checkpoints that the job saves too often.
-
-Steps that wait for another thread or process of the job.
+The job's own Python code can run between the steps, or while no op of PyTorch runs. Validation can
+take a large part of the time. The job can save checkpoints too often. Steps can wait for another
+thread or process of the job.
 """
 
 from __future__ import annotations
@@ -109,8 +103,9 @@ MIN_STEPS = 20
     fix="Do the work between steps less often, in larger batches, or in separate processes.",
 )
 def beside_steps(evidence: Evidence) -> Iterator[Finding]:
-    """Find time outside the steps. The cost is the observed time without the steps, each counted at
-    the median, and without the time that other rules report."""
+    """Find time between steps that no other rule explains, such as rollouts. The cost is the
+    observed time without the steps, each counted at the median, and without the time that other
+    rules report."""
     steps = step_share(evidence)
     if steps is None or evidence.observation is None or evidence.profile is None:
         return

@@ -1,10 +1,8 @@
-"""Steps whose ops Python runs one by one.
+"""Findings about TensorFlow's Python code around ops and steps: eager ops, tracing, and calls.
 
-Graphs that TensorFlow traces again and again.
-
-Steps that are shorter than the work of Keras, or of the call, around each step.
-
-Values of tensors that Python reads between the steps.
+Python can run the ops of a step one by one. TensorFlow can trace graphs again and again. Steps can
+be shorter than the work of Keras, or of the call, around each step. Python can read values of
+tensors between the steps.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""The ops of a profile with what follows from their times: a row for each case, in the order of the
-time on one thread. An op without times has one row.
-
-A table as pandas has them: the one place that needs pandas.
-
-A table as CSV (RFC 4180, but lines end with a line feed alone).
-
-From a file to one of its tables.
-"""
+"""Tables of a file, in the form of pandas or as CSV, and the table of a profile's ops."""
 
 from __future__ import annotations
 
@@ -35,6 +27,8 @@ if TYPE_CHECKING:
     import pandas
 
 
+# The ops of a profile
+
 # structs whose fields are told apart without their names
 _OWN = ("op", "time", "rates")
 
@@ -62,6 +56,8 @@ class _Case:
 
 
 def ops(profile: Profile) -> Table:
+    """Return the ops of a profile with what follows from their times: a row for each case, in the
+    order of the time on one thread. An op without times has one row."""
     found = [leaf for leaf in leaves(ms.type_info(_Case)) if leaf.column]
     columns = tuple(
         dataclasses.replace(leaf.column, name=".".join(_named(leaf.path)))
@@ -105,14 +101,17 @@ def _cases(profile: Profile) -> Iterator[_Case]:
             )
 
 
+# pandas and CSV
+
 # what pandas would guess from the cells, and guess otherwise for a column that has none
 _TYPES = {"int": "int64", "float": "float64", "bool": "bool", "tuple": "object"}
 _OPTIONAL = {"int": "Int64", "bool": "boolean"}
 
 
 def frame(table: Table) -> pandas.DataFrame:
-    """A missing whole number or truth value is `pandas.NA`, any other missing one NaN or None.
-    Several values in a cell are a tuple. Raises UsageError where pandas is not installed."""
+    """Return a table in the form of pandas; nothing else needs pandas. A missing whole number or
+    truth value is `pandas.NA`, any other missing one NaN or None. Several values in a cell are a
+    tuple. Raises UsageError where pandas is not installed."""
     try:
         import pandas
     except ImportError:
@@ -135,8 +134,9 @@ def _type(column: Column) -> Any:
 
 
 def write(table: Table, file: TextIO) -> None:
-    """A head of the columns' names, and the rows. None is an empty cell, several values in a cell
-    are a JSON array, and numbers are written so that none of their digits is lost."""
+    """Write a table as CSV (RFC 4180, but lines end with a line feed alone): a head of the columns'
+    names, and the rows. None is an empty cell, several values in a cell are a JSON array, and
+    numbers are written so that none of their digits is lost."""
     writer = csv.writer(_Lines(file))
     writer.writerow(column.name for column in table.columns)
     writer.writerows(map(_cell, row) for row in table.rows())
@@ -156,6 +156,7 @@ def _cell(value: Any) -> Any:
     return msgspec.json.encode(value).decode() if isinstance(value, tuple) else value
 
 
+# From a file to one of its tables
 @dataclass(frozen=True)
 class History:
     gates: tuple[Entry, ...]

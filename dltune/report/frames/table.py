@@ -1,13 +1,11 @@
-"""The tables of a document.
+"""The tables of a document, whose columns follow from the types of its fields.
 
-Repeated values in a document form a table, named by the path to them, such as "ops.times.counts".
-Its rows begin with their position: for each list on the path the index in it, in a column with the
-list's name, and the fields that identify the entry.
+Each new field of a document becomes a column. A struct within a struct is flattened, its fields'
+names joined by dots. Repeated values (structs, times and other measured numbers, entries of a
+dictionary) get a separate table, named by the path to them, such as "ops.times.counts".
 
-The columns of a struct, from the types of its fields: each new document field becomes a column.
-
-A struct within a struct is flattened, its fields' names joined by dots. Repeated values
-(structs, times and other measured numbers, entries of a dictionary) get a separate table.
+The rows of such a table begin with their position: for each list on the path the index in it, in a
+column with the list's name, and the fields that identify the entry.
 """
 
 from __future__ import annotations
@@ -23,6 +21,8 @@ import msgspec.inspect as ms
 from dltune.base.errors import UsageError
 from dltune.gate.verdicts import Entry
 from dltune.schemas.profile import OpTime
+
+# The columns of a struct
 
 Kind = Literal["int", "float", "bool", "str", "tuple"]
 Structure = ms.StructType | ms.DataclassType
@@ -133,6 +133,8 @@ def _without_none(found: ms.Type) -> tuple[ms.Type, bool]:
     (kept,) = (kind for kind in found.types if not isinstance(kind, ms.NoneType))
     return kept, found.includes_none
 
+
+# The tables of a document
 
 Row = tuple[Any, ...]
 # rows up to an entry, and the entry

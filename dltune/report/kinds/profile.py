@@ -1,7 +1,4 @@
-"""A profile: where a step's time goes, op by op, and how it runs on the cores.
-
-The training steps: how long, and where the time of one goes.
-"""
+"""The view of a profile: where a step's time goes, op by op, and how it runs on the cores."""
 
 from __future__ import annotations
 
@@ -40,6 +37,7 @@ from dltune.views import (
 
 
 def steps(profile: Profile) -> Iterator[Piece]:
+    """Yield the training steps: their times, and where the time of a step goes."""
     rows = [
         (
             step.name or step.signature,

@@ -1,11 +1,7 @@
-"""Time by op type; and every op: its times by threads, the chosen point on its curve, and why it
-takes its time.
+"""Sections of the page about ops: times by op type, times of each op, counters and rates.
 
-An op's time by threads: a line for each placement, a ring at the chosen point.
-
-The roofline: ops by intensity and rate, under the ceilings.
-
-Counters, rates and the roofline of each op at its best threads.
+Each op is shown with its times by threads, the chosen point on its curve, and the reason for its
+time.
 """
 
 from __future__ import annotations
@@ -24,12 +20,15 @@ from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Counters, Op, OpTime, Placement
 from dltune.views import Picture, Piece, on_page, on_terminal
 
+# An op's time by threads
+
 PLACEMENTS: tuple[Placement, ...] = ("spread", "shared")
 SPARK = (84, 22)  # pixels
 
 
 def scaling(op: Op, chosen: tuple[int, Placement | None] | None) -> Markup:
-    """Medians with their spread, in milliseconds, from 0."""
+    """Draw an op's time by threads: a line for each placement, a ring at the chosen point. The
+    times are medians with their spread, in milliseconds, from 0."""
     most = max(time.threads for time in op.times)
     high = up_to(time.median * (1 + time.spread) * 1e3 for time in op.times)
     said = ", ".join(f"{t.threads} {t.placement} {t.median * 1e3:.3g} ms" for t in op.times)
@@ -91,6 +90,8 @@ def near(op: Op, chosen: tuple[int, Placement | None]) -> OpTime | None:
     return next((t for t in there if t.placement == placement), there[0] if there else None)
 
 
+# Time by op type, and every op
+
 # ops drawn large, and rows of the table at most: beyond them an op is a thousandth of a step
 DRAWN = 12
 ROWS = 500
@@ -116,7 +117,8 @@ def choices(analysis: Analysis, plan: Plan | None) -> Choices:
 
 
 def types(analysis: Analysis) -> Table:
-    """On one thread, at each op's best threads, and in the job's own run."""
+    """Return the time by op type: on one thread, at each op's best threads, and in the job's own
+    run."""
     kinds: dict[str, list[Figures]] = {}
     for figures in analysis.ops:
         kinds.setdefault(figures.op.type, []).append(figures)
@@ -157,7 +159,8 @@ def curves(analysis: Analysis, chosen: Choices) -> Markup:
 
 
 def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
-    """The times; beside them what was chosen, the curve, and why an op takes its time."""
+    """Return the times of every op; next to them the chosen point, the curve, and why an op takes
+    its time."""
     timed = analysis.top(len(analysis.ops))
     table = op_tables.times(timed[:ROWS])
     rows = [  # the curve is drawn in place of its numbers
@@ -198,12 +201,15 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3f}"
 
 
+# The roofline
+
 # the area of a dot is its op's share of all op time; pixels of the radius
 SMALLEST, LARGEST = 2.5, 14.0
 
 
 def roofline(ops: Sequence[Figures], roof: Roofline) -> Markup | None:
-    """None when no op has a place, or no ceiling is known."""
+    """Draw the roofline: ops by intensity and rate, under the ceilings. None when no op has a
+    place, or no ceiling is known."""
     placed = [
         (of, rates.intensity, rates.flop_rate)
         for of in ops
@@ -241,10 +247,13 @@ def _around(values: Sequence[float]) -> Axis:
     return Axis(min(values) / 1.6, max(values) * 1.6, log=True)
 
 
+# Rates and counters
+
 RATE_ROWS = 200
 
 
 def rates(analysis: Analysis) -> Iterator[Piece]:
+    """Yield the rates and the roofline of each op at its best threads."""
     yield Picture(lambda _: _roofs(analysis))
     ops = [figures for figures in analysis.ops if figures.best][:RATE_ROWS]
     yield from on_page(replace(op_tables.rates(ops), name="rates-table"))

@@ -1,15 +1,6 @@
-"""Measured and simulated timelines of a step, to be zoomed, and how many ops ran at once (Fig. 4).
+"""Sections of the page over the time of a step: timelines, co-running ops, memory, schedules.
 
-The slices go to the page's script as numbers: start and duration in nanoseconds, starts as
-differences to the one before, and the number of the node.
-
-A series of thousands of points as what can be seen of it.
-
-What came from other tasks in a step, and how well that overlapped with the step's ops.
-
-Memory over the step: an estimate from the graph beside what the allocator held.
-
-What each device and each link does in a simulated step, to be zoomed.
+Timelines are measured or simulated, and can be zoomed. The page's script draws them.
 """
 
 from __future__ import annotations
@@ -39,14 +30,19 @@ from dltune.schemas.profile import Memory, Node, Profile, Step
 from dltune.simulate.overlap import Bounds
 from dltune.views import Schedule, Slice, Track
 
+# Long series of points
+
 COLUMNS = 500
 
 
 def thinned(
     points: Sequence[tuple[float, float]], end: float, columns: int = COLUMNS
 ) -> tuple[list[tuple[float, float, float]], list[tuple[float, float]]]:
-    """Of a step function that holds each value until the next point, up to `end`: in each column of
-    equal width its (x, lowest, highest), and (x, mean over time)."""
+    """Reduce a series of thousands of points to what can be seen of it.
+
+    The series is a step function that holds each value until the next point, up to `end`. Return
+    for each column of equal width (x, lowest, highest), and (x, mean over time).
+    """
     if not points or end <= points[0][0]:
         return [], []
     times, levels = np.array(points).T
@@ -62,9 +58,14 @@ def thinned(
     return band, list(zip(middles, mean.tolist(), strict=True))
 
 
+# Transfers between tasks
 def transfers(profile: Profile, step: Step) -> Iterator[str]:
-    """What the bars of links mean, and E of the execution that was measured (TicTac, equations 1 to
-    3), with the bounds that `dltune run` tells it by. Nothing of a step to which nothing came."""
+    """Yield what came from other tasks in a step, and how well that overlapped with the step's ops.
+
+    The sentences say what the bars of links mean, and E of the execution that was measured (TicTac,
+    equations 1 to 3), with the bounds by which `dltune run` reports it. A step that received
+    nothing has no sentences.
+    """
     found = measured(step)
     if not found.links:
         return
@@ -89,6 +90,8 @@ def transfers(profile: Profile, step: Step) -> Iterator[str]:
     )
 
 
+# Timelines of a step, and co-running ops
+
 COLOURS = 8  # op types that have a colour of their own
 NAME = 100  # characters of a node's name
 LONG = 120  # and of an op's key
@@ -103,7 +106,8 @@ KEYS = (
 
 
 def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup:
-    """The zoomable picture, and the longest slices as a table for those who do not see it."""
+    """Return the zoomable picture of the measured and simulated timelines of a step, and the
+    longest slices as a table for those who do not see it."""
     if not execution.timelines:
         return tag("p", "This profile has no timeline.")
     heavy = heaviest(execution)
@@ -155,7 +159,8 @@ def zoomable(identifier: str, label: str, heavy: Sequence[str], source: bytes) -
 
 
 def fig4(execution: Execution) -> Markup:
-    """The number of co-running ops over time: the range in each moment's width, and its mean."""
+    """Draw how many ops ran at once (Fig. 4), over time: the range in each moment's width, and its
+    mean."""
     if not execution.timelines:
         return tag("p", "This profile has no timeline.")
     end = max(timeline.end for timeline in execution.timelines) / 1e6
@@ -201,7 +206,11 @@ def heaviest(execution: Execution) -> list[str]:
 
 
 def encode_timeline(profile: Profile, execution: Execution, heavy: list[str]) -> bytes:
-    """Nodes and slices for the script."""
+    """Return nodes and slices for the script.
+
+    Slices are numbers: start and duration in nanoseconds, starts as differences to the one before,
+    and the number of the node.
+    """
     step = execution.step
     used = sorted({piece.node for timeline in execution.timelines for piece in timeline.whole})
     number = {node: index for index, node in enumerate(used)}
@@ -262,10 +271,14 @@ def _longest(execution: Execution, identifier: str) -> Markup:
     return html(Table("the longest ops of the timelines", heads, rows, sorted_by=4), identifier)
 
 
+# Memory over a step
+
 MIB = 2**20
 
 
 def memory(found: Memory | None, execution: Execution) -> Markup:
+    """Draw memory over the step: an estimate from the graph next to the memory that the allocator
+    held."""
     base = found.live if found else 0
     series = {
         timeline.title: [(time / 1e6, (base + size) / MIB) for time, size in points]
@@ -314,11 +327,14 @@ def memory(found: Memory | None, execution: Execution) -> Markup:
     return joined([*figures, legend(names), tag("p", note, class_="note")])
 
 
+# Schedules of devices and links
+
 # slices on one page, and rows: a picture of more is none
 MOST, ROWS = 100_000, 96
 
 
 def schedule(shown: Schedule, identifier: str) -> Markup:
+    """Return what each device and each link does in a simulated step, to be zoomed."""
     drawn = within(shown)
     kinds: Counter[str] = Counter()
     for each in _slices((*drawn.devices, *drawn.links)):

@@ -1,19 +1,7 @@
-"""Threads that wait for storage, and the cause of the wait: a read call, or a page fault.
+"""Accesses of threads to files: waits for storage, page faults, and patterns of access.
 
-/proc/PID/task/TID/syscall has the number and arguments of the call that a sleeping thread is in,
-and -1 for a thread that sleeps in a page fault. It needs permission to inspect the process.
-
-Page faults by file and offset, from the kernel's events.
-
-Every fault of a thread is sampled with its address, in short bursts: within a burst the series is
-whole, so that accesses can be distinguished, and between bursts the job is left alone. The total
-number of faults is known from /proc.
-
-Classification of a thread's series of accesses: sequential, strided or shuffled.
-
-Accesses are joined into *pieces*: an access that begins at most `near` bytes behind the end of the
-previous access continues its piece. Then the jumps between pieces decide. A record of several pages
-is thus a single piece, and the kernel's own steps (16 pages mapped around a fault) are no jumps.
+The accesses come from the read calls of threads that wait for storage, and from sampled page
+faults. A thread's series of accesses is classified as sequential, strided or shuffled.
 """
 
 from __future__ import annotations
@@ -38,6 +26,8 @@ from dltune.system.perf.ring import Lost, Ring, Sample
 from dltune.system.proc import stat
 from dltune.system.proc.stat import threads
 from dltune.watch.files.data_files import Key, Mapping
+
+# Threads that wait for storage
 
 # calls that read a file, by number: which of their arguments is the size (None for those whose
 # sizes are in a vector in the process's memory) and which the offset
@@ -66,8 +56,10 @@ class Wait:
 def waiting(pid: int, tid: int, may_look: bool) -> Wait | None:
     """Return the thread's wait; None when it does not wait for storage, or has ended.
 
-    Without permission to inspect the process, a thread in uninterruptible sleep counts as waiting
-    for storage.
+    The cause is a read call or a page fault: /proc/PID/task/TID/syscall has the number and
+    arguments of the call that a sleeping thread is in, and -1 for a thread that sleeps in a page
+    fault. It needs permission to inspect the process. Without permission, a thread in
+    uninterruptible sleep counts as waiting for storage.
     """
     state = stat.state(pid, tid)
     if state is None or state not in "DS" or (state == "S" and not may_look):
@@ -98,6 +90,8 @@ def parse_call(call: bytes, state: str, place: bytes) -> Wait | None:
     size, offset = (None if at is None else arguments[at] for at in calls[number])
     return Wait("call", arguments[0] & 0xFFFFFFFF, size, offset)
 
+
+# Page faults
 
 PAGE = mmap.PAGESIZE
 # threads that are sampled in one burst; each takes two rings of memory, which the kernel limits
@@ -140,7 +134,12 @@ class SampledThread:
 
 
 class FaultWatch:
-    """Bursts of samples. `refused`: the reason if there can be none."""
+    """Page faults by file and offset, from the kernel's events, in bursts of samples.
+
+    Every fault of a thread is sampled with its address, in short bursts: within a burst the series
+    is whole, so that accesses can be distinguished, and between bursts the job is left alone. The
+    total number of faults is known from /proc. `refused`: the reason if there can be no bursts.
+    """
 
     def __init__(self) -> None:
         self.threads: dict[tuple[int, int], SampledThread] = {}
@@ -264,6 +263,8 @@ def _mapped_through(pid: int, pages: Sequence[tuple[int, int]]) -> list[tuple[in
     return [(page * PAGE, length) for (_, page), length in zip(pages, lengths, strict=True)]
 
 
+# Patterns of access
+
 # fewer accesses than this are not classified
 LEAST = 8
 # most jumps of a sequential reader, or one in each series: to the file's header, to the next epoch
@@ -290,7 +291,13 @@ class Pattern:
 
 def classify(bursts: Sequence[Sequence[tuple[int, int]]], near: int) -> Pattern:
     """Classify series of accesses (offset, length) in their order: each series is complete, and the
-    accesses between two series are unknown."""
+    accesses between two series are unknown.
+
+    Accesses are joined into *pieces*: an access that begins at most `near` bytes behind the end of
+    the previous access continues its piece. Then the jumps between pieces decide. A record of
+    several pages is thus a single piece, and the kernel's own steps (16 pages mapped around a
+    fault) are no jumps.
+    """
     if sum(map(len, bursts)) < LEAST:
         return Pattern("unknown")
     series = [_pieces(accesses, near) for accesses in bursts if accesses]

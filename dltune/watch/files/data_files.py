@@ -1,7 +1,4 @@
-"""The data files of a process: its mapped files and its open files.
-
-The format of a data file, from its first bytes: names are wrong more often.
-"""
+"""The data files of a process: its mapped files, its open files, and their formats."""
 
 from __future__ import annotations
 
@@ -18,6 +15,8 @@ from dltune.schemas.io import FileFormat, Storage
 from dltune.system.proc import process
 from dltune.system.proc.process import Resident
 from dltune.watch.files.storage import Cached, cached, storage
+
+# Formats of files
 
 HEAD = 512  # bytes from the front that identify the format
 
@@ -39,8 +38,9 @@ _CRC_POLYNOMIAL, _CRC_DELTA = 0x82F63B78, 0xA282EAD8
 def recognise(head: bytes, name: str, size: int) -> FileFormat | None:
     """Return the format of a file whose first `HEAD` bytes are `head`.
 
-    "other" for possible data of no format known here; None for files without data: programs,
-    libraries, compiled Python, archives of code.
+    The first bytes decide, because names are wrong more often. "other" for possible data of no
+    format known here; None for files without data: programs, libraries, compiled Python, archives
+    of code.
     """
     if head.startswith((b"\x7fELF", b"#!")) or name.endswith((".pyc", ".so", ".py", ".jar")):
         return None
@@ -84,6 +84,8 @@ def crc32c(data: bytes) -> int:
             crc = crc >> 1 ^ (_CRC_POLYNOMIAL if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
 
+
+# Mapped and open files
 
 # bytes; a file of no known format is data from here on
 LARGE = 1 << 20

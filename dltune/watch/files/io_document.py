@@ -1,6 +1,6 @@
-"""The figures of each data file from a watch: bytes, faults, calls, the pattern of access.
+"""The document of a watch, with figures of each data file.
 
-The document of a watch.
+The figures of a data file are its bytes, faults, calls, and the pattern of access.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from dltune.watch.files.data_files import Key, Known
 from dltune.watch.files.io_watch import FileUse, Watch, WatchedProcess, WatchedThread
 
 Users = list[tuple[WatchedProcess, FileUse]]
+
+# Figures of data files
 
 # number of pieces of a file by which its faults are counted, and of reported pieces
 HOT_PIECES, HOT = 64, 8
@@ -203,6 +205,8 @@ def _pattern(watch: Watch, key: Key, users: Users) -> io.Pattern:
     share = weight / max(1, offsets)
     return io.Pattern(kind, source, offsets, stride, best.run, share)
 
+
+# The document
 
 # of a thread's time asleep for storage and more it was reading
 READING = 0.01

@@ -1,4 +1,4 @@
-"""An io document as people see it: data files, threads that wait, and the ways to read a file."""
+"""The view of an io document: data files, threads that wait, and the ways to read a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job watched for a time: samples of several kinds, each at its own pace, and their totals.
+"""A watch of a job for a time: samples of several kinds, each at its own pace, and totals.
 
 members    the process tree, and the counts of every process and thread
 waits      which threads wait for storage at this moment, and in which call or fault

@@ -1,10 +1,6 @@
-"""The file system and the device of a file.
+"""The storage of a file: its file system and device, and its part in the page cache.
 
-The part of a file in the page cache, and a way to drop it from there.
-
-`cachestat` (Linux 6.5) reports it exactly, and also counts pages that were there and have been
-dropped since. `mincore` is older. If the caller neither owns a file nor can write to it, `mincore`
-reports all of it as resident (Linux 5.2): such an answer is not used.
+Files can also be dropped from the page cache, so that they are read cold.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ def device_of(number: int) -> str:
 def storage(
     path: Path, root: Path = Path("/"), *, shown: Path | None = None, pid: int | None = None
 ) -> Storage:
-    """Return the storage of `path`; `root`: where `proc` and `sys` are found.
+    """Return the file system and the device of `path`; `root`: where `proc` and `sys` are found.
 
     `shown`: the file's own path as process `pid` sees it, when `path` is another way to it; a
     container has separate mounts. Raises OSError when `path` cannot be inspected.
@@ -112,6 +108,8 @@ def _chosen(text: str | None) -> str | None:
     return match[1] if match else text
 
 
+# The part of a file in the page cache
+
 PAGE = mmap.PAGESIZE
 # of all architectures but alpha: system calls since 424 have the same numbers
 _CACHESTAT = 451
@@ -132,7 +130,12 @@ class Cached:
 
 
 def cached(descriptor: int) -> Cached | None:
-    """Return the cached bytes of an open plain file; None if neither source is reliable here."""
+    """Return the cached bytes of an open plain file; None if neither source is reliable here.
+
+    `cachestat` (Linux 6.5) reports them exactly, and also counts pages that were there and have
+    been dropped since. `mincore` is older. If the caller neither owns a file nor can write to it,
+    `mincore` reports all of it as resident (Linux 5.2): such an answer is not used.
+    """
     if (told := _cachestat(descriptor)) is not None:
         return told
     if not _owned(descriptor) or (resident := resident_pages(descriptor)) is None:
@@ -189,7 +192,7 @@ def _owned(descriptor: int) -> bool:
 
 def resident_pages(descriptor: int) -> bytes | None:
     """Return a byte for each page of a file, 1 if it is in the page cache. None when it cannot be
-    mapped. Reliable only for files that the caller owns or can write, see above."""
+    mapped. Reliable only for files that the caller owns or can write, see `cached`."""
     length = os.fstat(descriptor).st_size
     if length == 0:
         return b""
