@@ -115,7 +115,7 @@ def moved(key: Key, output_bytes: int) -> int | None:
 
 
 def matrix_factors(key: Key) -> tuple[int, int, int, int] | None:
-    """Return `flops.factors` of a PyTorch op."""
+    """Return `flops.matrix_factors` of a PyTorch op."""
     name = aten_name(key.family)
     return _factors(name, key.inputs) if name in _PRODUCTS else None
 

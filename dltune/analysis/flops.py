@@ -5,16 +5,7 @@ Conventions: a multiplication, an addition, a division, a comparison, a selectio
 more or fewer. Work once a row or channel, in addition to work on each of its elements, is left out.
 Moving and converting are none, nor is arithmetic on integers.
 
-Floating-point operations of convolutions and poolings, forward and backward.
-
-A convolution multiplies and adds once for each image of the batch, each pair of a window and an
-element in it (`windows.py`), and each weight at that place of the window: of a filter
-[window..., a, b] there are a * b, whether it is plain (a: channels in), grouped (channels in of a
-group) or depthwise (a: channels, b: multiplier). Both gradients do the same multiplications in
-another order.
-
-A gradient's key lacks a shape: that of the image or of the filter is the *value* of an input. The
-bytes of its output leave few candidates, and the number is given only if all candidates agree.
+`operations` and `moved` take any op. They hand the ops of PyTorch to `aten_flops`.
 """
 
 from __future__ import annotations
@@ -40,6 +31,8 @@ from dltune.analysis.keys import (
 from dltune.schemas.graph import NAMESPACE, SIZES, TensorType
 from dltune.schemas.profile import Op
 
+# Convolutions and poolings, forward and backward
+
 _CONVOLUTION = re.compile(
     r"(?:Conv[23]D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(?:V2)?(WithBias)?"
 )
@@ -64,7 +57,17 @@ def filters(ops: Iterable[Op]) -> Filters:
 
 
 def convolution(key: Key, output_bytes: int, known: Filters) -> int | None:
-    """Multiplications and additions; None when this is no convolution, or not all is known.
+    """Return multiplications and additions; None when this is no convolution, or not all is known.
+
+    A convolution multiplies and adds once for each image of the batch, each pair of a window and an
+    element in it (`keys.Sliding`), and each weight at that place of the window: of a filter
+    [window..., a, b] there are a * b, whether it is plain (a: channels in), grouped (channels in of
+    a group) or depthwise (a: channels, b: multiplier). Both gradients do the same multiplications
+    in another order.
+
+    A gradient's key lacks a shape: that of the image or of the filter is the *value* of an input.
+    The bytes of its output leave few candidates, and the number is given only if all candidates
+    agree.
 
     `known`: filters of the job, which distinguish a gradient's 3x3 filter from a 9x1 filter.
     Without one that fits, a gradient to a filter is taken for one of a plain convolution, not of a
@@ -225,6 +228,8 @@ def _agreed(counts: Iterable[int]) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
+# Operations and bytes of all ops
+
 # operations for each element of the result, which has the inputs' broadcast shape
 ELEMENTWISE: Mapping[str, int] = {
     # one input
@@ -318,7 +323,7 @@ FUSED: Mapping[str, int] = {
 def operations(op: Op, known: Filters = frozenset()) -> int | None:
     """Floating-point operations of one run; None where they are not known.
 
-    `known`: `convolution.filters` of the job's ops; with them, gradients to filters are known too.
+    `known`: `filters` of the job's ops; with them, gradients to filters are known too.
     """
     key = parse(op)
     if key is None:

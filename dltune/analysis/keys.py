@@ -1,15 +1,4 @@
-"""An op key as the analysis needs it: families of op types, attributes by kind.
-
-Combination of shapes, element by element.
-
-Ops whose result is the memory of their first input.
-
-Sliding windows: how many pairs of a window and an element in it a convolution or pooling has.
-
-Elements of padding are no elements: a kernel need not compute with them, and on small images they
-would be most of the work (3x3 windows on 1x1 images have one element in nine). oneDNN's benchdnn
-counts the same way.
-"""
+"""Op keys for the analysis: families of op types, attributes, shapes, and sliding windows."""
 
 from __future__ import annotations
 
@@ -80,7 +69,8 @@ def sized(tensor: TensorType) -> bool:
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """NumPy's rule; None for shapes that do not go together."""
+    """Return the combination of shapes, element by element, by NumPy's rule; None for shapes that
+    do not go together."""
     rank = max(map(len, shapes), default=0)
     found = []
     for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
@@ -91,6 +81,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
+# families whose result is the memory of their first input
 VIEWS = frozenset(
     {
         *("Arg", "Retval", "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims"),
@@ -99,6 +90,8 @@ VIEWS = frozenset(
     }
 )
 
+
+# Sliding windows of convolutions and poolings
 
 Shape = tuple[int, ...]
 # along one dimension: pairs are counted tap by tap, and an op's description can be anything
@@ -125,7 +118,11 @@ def layout(key: Key, rank: int) -> Layout:
 
 @dataclass(frozen=True)
 class Sliding:
-    """Places of windows along each spatial dimension.
+    """Places of windows along each spatial dimension, and pairs of a window and an element in it.
+
+    Elements of padding do not count: a kernel need not compute with them, and on small images they
+    would be most of the work (3x3 windows on 1x1 images have one element in nine). oneDNN's
+    benchdnn counts the same way.
 
     `padding`: (before, after) of each dimension; None: as much as SAME needs.
     """
@@ -202,7 +199,8 @@ def factors(product: int, rank: int) -> Iterator[Shape]:
 
 
 def sliding(key: Key, rank: int) -> Sliding | None:
-    """Over an image of that many dimensions. None when the key does not say how windows slide."""
+    """Return the windows over an image of `rank` dimensions. None when the key does not say how
+    windows slide."""
     where = layout(key, rank)
     strides = key.numbers("strides")
     dilations = key.numbers("dilations") or (1,) * rank

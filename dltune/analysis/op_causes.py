@@ -1,23 +1,7 @@
-"""Why an op's arithmetic stays far below the machine's peak, as far as that can be known.
+"""Causes that hold an op back, with the figures that show them.
 
-Three causes, which the op's key, the framework's build target and arithmetic distinguish:
-
-- Its kernel is the framework's own (Eigen), compiled without the machine's widest instructions.
-  oneDNN's kernels are not: they are made while the job runs, for the CPU that is there. In
-  TensorFlow that is also where float32's plain `MatMul` computes (Eigen's contraction calls
-  oneDNN's `sgemm`), but not where float64's does.
-- oneDNN has kernels for this op and type, and it is not one of them that runs.
-- The shape is too thin: of a product of matrices m x k and k x n an element of the first is used n
-  times, of the second m times, of the result k times. A kernel reads each and writes it once, into
-  its own blocks or as a result, so that with d uses it moves for as long as it computes where
-  d = size * peak / bandwidth.
-
-Denormal numbers are none of TensorFlow's causes: its threads flush them to zero.
-
-Sentences: why an op is slow, with the figures they rest on.
-
-Each threshold is a judgement, stated here once with its reason. An op that meets no threshold is
-said to be unexplained.
+`why` names the cause of an op at its best thread count. `below_roof` explains arithmetic far below
+the machine's peak in more detail.
 """
 
 from __future__ import annotations
@@ -31,6 +15,8 @@ from dltune.analysis.keys import Key, parse
 from dltune.analysis.roofline import PEAKS, Analysis, Ceiling, Figures
 from dltune.schemas.graph import SIZES
 from dltune.schemas.machine import MEMORY, Bandwidth, Peak, Roofs
+
+# Arithmetic far below the machine's peak
 
 Reason = Literal["instructions", "no oneDNN", "thin"]
 
@@ -64,8 +50,25 @@ class BelowRoof:
 
 
 def below_roof(figures: Figures, analysis: Analysis) -> tuple[BelowRoof, ...]:
-    """The causes, the lowest ceiling first; none for an op that is not far below its roof, and none
-    where the machine's were not measured."""
+    """Return why an op's arithmetic stays far below the machine's peak, as far as can be known.
+
+    The op's key, the framework's build target and arithmetic distinguish three causes:
+
+    - Its kernel is the framework's own (Eigen), compiled without the machine's widest instructions.
+      oneDNN's kernels are not: they are made while the job runs, for the CPU that is there. In
+      TensorFlow that is also where float32's plain `MatMul` computes (Eigen's contraction calls
+      oneDNN's `sgemm`), but not where float64's does.
+    - oneDNN has kernels for this op and type, but another kernel runs.
+    - The shape is too thin: of a product of matrices m x k and k x n an element of the first is
+      used n times, of the second m times, of the result k times. A kernel reads each and writes it
+      once, into its own blocks or as a result. So with d uses it moves for as long as it computes
+      where d = size * peak / bandwidth.
+
+    Denormal numbers are not a cause in TensorFlow: its threads flush them to zero.
+
+    The cause with the lowest ceiling comes first. There is none for an op that is not far below its
+    roof, and none where the machine's roofs were not measured.
+    """
     best, roofs = figures.best, analysis.profile.roofs
     key = parse(figures.op)
     if best is None or roofs is None or key is None or key.family not in _ONEDNN:
@@ -156,6 +159,8 @@ def _giga(rate: float) -> str:
     return f"{rate / 1e9:.3g}"
 
 
+# Sentences on why an op is slow. Each threshold is a judgement, stated here once with its reason.
+
 Cause = Literal[
     "faults", "switched out", "memory", "compute", "waits", "kernel", "scaling", "unknown"
 ]
@@ -179,9 +184,11 @@ SHORT_SECONDS = 20e-6
 
 
 def why(figures: Figures, analysis: Analysis) -> tuple[Cause, str]:
-    """Cause that holds an op back at its best thread count, and a sentence without the op's name.
+    """Return the cause that holds an op back at its best thread count, and a sentence without the
+    op's name, with the figures that it rests on.
 
-    The first that applies: causes from outside the op come before those within it.
+    The first cause that applies is returned: causes from outside the op come before those within
+    it. An op that meets no threshold is said to be unexplained.
     """
     best = figures.best
     if best is None:

@@ -1,7 +1,4 @@
-"""A profile's ops as tables and lines: their times, and the figures derived from them.
-
-The derived figures of a profile as plain data, for `--json`.
-"""
+"""Reports of a profile's ops, as tables, lines and JSON: their times and the derived figures."""
 
 from __future__ import annotations
 
@@ -242,7 +239,8 @@ def overhead(ratio: Ratio) -> str:
 
 
 def report(analysis: Analysis, top: int | None = None) -> dict[str, Any]:
-    """Figures per op (the `top` ones that take most time; None: all), ceilings, sentences.
+    """Return the derived figures of a profile as plain data, for `--json`: figures per op (the
+    `top` ones that take most time; None: all), ceilings, sentences.
 
     Names and units are those of the classes they are from: `Rates`, `Position`, `Ceiling`.
     """

@@ -1,15 +1,7 @@
-"""The roofline: how fast an op can be at most, from the machine's peaks and the op's intensity.
+"""Figures derived from a profile: rates of its ops, the machine's roofline, positions under it.
 
-After Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
-multicore architectures" (CACM 52(4), 2009): attainable flop/s = min(peak flop/s, intensity *
-bandwidth). A peak is the figure of the machine's document, else the measurement of the machine
-itself (`Profile.roofs`), else the best rate that an op reached in the profile: that one is a lower
-bound of the real one, and the op that set it is at 100 % of it by definition. No peak is lower than
-the rate of an op.
-
-Rates of an op at one thread count and placement, from its counters, its shapes and its time.
-
-All derived figures of a profile, op by op and case by case.
+`rates` computes the rates of an op at one thread count and placement, `roofline` the limits of all
+ops, and `analyse` all figures of a profile, op by op and case by case.
 """
 
 from __future__ import annotations
@@ -21,6 +13,8 @@ from typing import Literal
 from dltune.analysis.flops import dtype, filters, moved, operations
 from dltune.schemas.machine import MEMORY, DType, Machine, Roofs
 from dltune.schemas.profile import Op, OpTime, Profile
+
+# Rates of an op at one thread count and placement, from its counters, its shapes and its time
 
 # bytes that a miss of the last level cache brings: the line of x86-64 and of most 64-bit Arm cores
 CACHE_LINE = 64
@@ -100,6 +94,8 @@ def _over(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
 
 
+# Ceilings, and the position of an op under them
+
 # An op sets a peak only if it takes so long, in seconds: of a shorter one, the call and the reading
 # of the clock are a part, and a cache can still hold all of it.
 LEAST_SECONDS = 20e-6
@@ -163,9 +159,19 @@ class Level:
 
 @dataclass(frozen=True)
 class Roofline:
-    """`compute` bounds ops whose type is not in `dtypes`. `memory` bounds ops that move more
+    """Limit of an op's speed, from the machine's peaks and the op's intensity.
+
+    After Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
+    multicore architectures" (CACM 52(4), 2009): attainable flop/s = min(peak flop/s, intensity *
+    bandwidth). A peak is the figure of the machine's document, else the measurement of the machine
+    itself (`Profile.roofs`), else the best rate that an op reached in the profile: that one is a
+    lower bound of the real one, and the op that set it is at 100 % of it by definition. No peak is
+    lower than the rate of an op.
+
+    `compute` bounds ops whose type is not in `dtypes`. `memory` bounds ops that move more
     than all caches (`caches` bytes) hold, `cache` the rest, except data that a level of `levels`
-    holds, the nearest first: that comes out of it at most as fast as out of that level."""
+    holds, the nearest first: that comes out of it at most as fast as out of that level.
+    """
 
     compute: Ceiling | None
     memory: Ceiling | None
@@ -205,7 +211,7 @@ class Roofline:
 def roofline(
     machine: Machine, measured: Iterable[Measured], roofs: Roofs | None = None
 ) -> Roofline:
-    """`roofs`: those measured of the machine."""
+    """Return the roofline of a machine. `roofs`: those measured of the machine."""
     cases = [case for case in measured if case.time.median >= LEAST_SECONDS]
     caches = None
     if roofs and roofs.caches:
@@ -272,6 +278,9 @@ def _best(rated: Iterable[tuple[float, Measured]]) -> Ceiling | None:
     return Ceiling(rate, f"{case.op.type} on {threads}", case.op.key)
 
 
+# All derived figures of a profile
+
+
 @dataclass(frozen=True)
 class Figures:
     """An op's work, in floating-point operations and bytes that must move, and its rate.
@@ -314,6 +323,7 @@ class Analysis:
 
 
 def analyse(profile: Profile) -> Analysis:
+    """Derive all figures of a profile, op by op and case by case."""
     known = filters(profile.ops)
     work = [(op, operations(op, known), moved(op)) for op in profile.ops]
     cases = [

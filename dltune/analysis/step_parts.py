@@ -1,14 +1,4 @@
-"""Wall time of a round of a profile's steps, and its parts as shares of that time.
-
-Between the ops of an eager step, which Python calls one by one.
-
-Batch norm in pieces: layers that a graph computes by plain ops, though there is a fused kernel.
-
-Keras 3 writes a layer as a mean, a mean of squared differences, a reciprocal root, products and
-sums, and TensorFlow differentiates each of them. They are known by how they are connected and by
-their shapes, whatever the nodes are called: layers that normalise each example (layer norm, group
-norm) have the same ops, but their moments are along other axes.
-"""
+"""Parts of a profile's steps: shares of wall time, pauses of eager steps, batch norm in pieces."""
 
 from __future__ import annotations
 
@@ -28,6 +18,8 @@ from dltune.schemas.profile import (
     Step,
     is_awaited,
 )
+
+# Wall time of a round of the steps, and its parts as shares of that time
 
 # of the op time; where less of it was measured, nothing follows for the whole
 ENOUGH = 0.8
@@ -132,6 +124,8 @@ def op_seconds(profile: Profile) -> float:
     )
 
 
+# Pauses between the ops of an eager step, which Python calls one by one
+
 # seconds; to call an op takes less, through several layers of modules too
 LONG = 200e-6
 
@@ -163,6 +157,8 @@ def pauses(profile: Profile) -> Iterator[Pause]:
             yield Pause(max(0.0, turn - (ran[-1][2] - ran[0][1])), ran[0][0], first=True)
 
 
+# Batch norm in pieces: layers that a graph computes by plain ops, though there is a fused kernel
+
 _VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"})
 # on one number a channel
 _CHANNEL = _VIEWS | {"Add", "Maximum", "Mul", "Neg", "RealDiv", "Relu", "Rsqrt", "RsqrtGrad", "Sub"}
@@ -180,7 +176,7 @@ _WITHIN = frozenset({"channel", "spread", "product", "sum"})
 
 @dataclass(frozen=True)
 class Pieces:
-    """A layer: the `nodes` that a fused kernel would replace, by their index in the step.
+    """A batch norm layer: the `nodes` that a fused kernel would replace, by index in the step.
 
     `bytes`: the size of its input. `gradient`: True if its gradient is among the nodes.
     """
@@ -191,7 +187,14 @@ class Pieces:
 
 
 def pieces(step: Step, ops: Sequence[Op]) -> list[Pieces]:
-    """The layers that the step computes so, with the moments of its batch."""
+    """Return the batch norm layers that the step computes by plain ops, with the moments of its
+    batch.
+
+    Keras 3 writes a layer as a mean, a mean of squared differences, a reciprocal root, products and
+    sums, and TensorFlow differentiates each of them. The layers are recognised by how the ops are
+    connected and by their shapes, whatever the nodes are called: layers that normalise each example
+    (layer norm, group norm) have the same ops, but their moments are along other axes.
+    """
     graph = _Graph(step, ops)
     found = map(graph.layer, range(len(step.nodes)))
     return [layer for layer in found if layer]

@@ -1,6 +1,6 @@
-"""Where a step's wall time goes: ops, the executor, input, communication, Python.
+"""Division of a step's wall time: ops, the executor, input, communication, Python.
 
-Every nanosecond from one step to the next has one place, the first of these that holds:
+Every nanosecond from one step to the next belongs to one part, the first of these that applies:
 
     ops             a working op runs
     input           an op that waits for data runs
@@ -9,10 +9,11 @@ Every nanosecond from one step to the next has one place, the first of these tha
     input           as long as eager ops waited for data, at most the rest
     python          the rest; for an eager graph also the time between its ops
 
-An op posted early, such as a receive, waits during nearly everything else, so it comes after the
-more particular reason. Both come after any work: waits that overlap with work cost nothing.
+An op posted early, such as a receive, waits during nearly everything else. So communication comes
+after input, the more particular reason. Both come after any work: waits that overlap with work cost
+nothing.
 
-Sample the line of Python that the job's main thread is at between executions, by py-spy.
+`PythonLines` samples the line of Python that runs between executions.
 """
 
 from __future__ import annotations
@@ -239,6 +240,8 @@ def _tally(busy: Iterable[_Interval], cuts: Sequence[int]) -> list[Counter[PartN
     return found
 
 
+# Lines of Python between executions
+
 # samples of a job; steps from one sample to the next, and the limits of their seconds
 LOOKS = 30
 STEPS_BETWEEN, LEAST_BETWEEN, MOST_BETWEEN = 3, 0.05, 0.2
@@ -248,10 +251,12 @@ _CALLS_RUNTIME = frozenset({"quick_execute", "call_function", "_call_tf_sessionr
 
 
 class PythonLines:
-    """Sampler of a running process, at random moments that are independent of its steps.
+    """Sampler of the line of Python that the main thread of a running process is at between
+    executions, by py-spy.
 
-    A separate thread takes the samples: nothing here waits. py-spy does not pause the process; a
-    sample taken while the stack changes is lost.
+    The moments are random and independent of the process's steps. A separate thread takes the
+    samples: nothing here waits. py-spy does not pause the process; a sample taken while the stack
+    changes is lost.
     """
 
     def __init__(self, pid: int, between: float, *, looks: int = LOOKS) -> None:

@@ -1,15 +1,8 @@
-"""Hill climbing over intra-op threads (section III-C of the paper), for all ops at once.
+"""Measurements that a job makes under changing orders, for the profile.
 
-All ops still climbing run at the same case in a step, as the paper does: one thread, then up the
-ladder of thread counts, each count in every placement it has, while an op's time falls. From where
-it stops an op keeps its best case, but for the count of all cores: every op is measured there, as
-TensorFlow's recommended setting runs it there.
-
-Performance counters read around ops while the climb goes on.
-
-Steps of the job that take turns between two sets of orders, and their times compared.
-
-Steps of the job as they are, and then with denormal numbers taken for zero: what these cost.
+`Climb` finds the best thread count of each op. `Counting` collects the performance counters that
+are read around ops while the climb goes on. `Turns` and `Flushing` compare the step times of two
+sets of orders.
 """
 
 from __future__ import annotations
@@ -36,7 +29,14 @@ PATIENCE = 2
 
 
 class Climb:
-    """The state of the climb; knows nothing of jobs or clocks.
+    """State of hill climbing over intra-op threads (the paper, section III-C), for all ops at once.
+
+    All ops still climbing run at the same case in a step, as in the paper: one thread first, then
+    up the ladder of thread counts, each count in every placement it has, while an op's time falls.
+    An op that stops keeps its best case from then on, except at the count of all cores: every op is
+    measured there, as TensorFlow's recommended setting runs it there.
+
+    The class uses no job and no clock.
 
     `cases` are all (threads, placement) in the order they are tried: rising thread counts, the
     placements of a count one after the other. `patience` is PATIENCE, or 1 for the paper's rule.
@@ -128,6 +128,8 @@ class Climb:
         yield from self._steps.get(graph, {}).items()
 
 
+# Performance counters around ops
+
 # events that the kernel also accounts for by thread and process, and where
 _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
     "minor-faults": lambda used: used[0],
@@ -153,7 +155,7 @@ class Choice:
 
 
 class Counting:
-    """Counts by op key and case."""
+    """Performance counters by op key and case, read around ops while the climb goes on."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
@@ -240,15 +242,17 @@ def _used(thread: protocol.Thread) -> tuple[int, ...]:
     return (thread.minor, thread.major, thread.voluntary, thread.involuntary, thread.cpu)
 
 
+# Comparisons of steps under two sets of orders
+
 # pairs of steps to compare: at most, at least, and the seconds after which the least is enough
 PAIRS, LEAST_PAIRS, PAIRS_SECONDS = 10, 3, 20.0
-# without so much as one more pair in this time, the job does something else now
+# without one more pair, or without an end of `Flushing`, in this time, the job does something else
 GIVE_UP_SECONDS = 60.0
 
 
 class Turns:
-    """Steps take turns between the orders `base` and `other`, and are compared in pairs of
-    neighbours, so that the machine's drift hits both."""
+    """Comparison of steps that take turns between the orders `base` and `other`. Neighbours are
+    compared in pairs, so that the machine's drift affects both."""
 
     def __init__(self, base: int, other: int) -> None:
         self._versions = {base: 0, other: 1}
@@ -293,12 +297,14 @@ class Turns:
 # each of the two goes on for so many steps and seconds, or for so many steps once these are over
 STEPS, LEAST_SECONDS = 20, 1.0
 LEAST_STEPS, LONG = 5, 10.0
-# without an end after so long, the job does something else now
 
 
 class Flushing:
-    """Executions under the orders `base`, then under `flushed`. They do not take turns: a state
-    whose denormal numbers were taken for zero once has none from then on."""
+    """Cost of denormal numbers: steps as they are, then steps that take denormals for zero.
+
+    Executions run under the orders `base` first, then under `flushed`. They do not take turns: a
+    state whose denormal numbers were taken for zero once has none from then on.
+    """
 
     def __init__(self, base: int, flushed: int) -> None:
         self.base, self.flushed = base, flushed

@@ -1,9 +1,7 @@
-"""Put together the profile document from a process's messages and the climb.
+"""Assembly of the profile document from a process's messages and the climb.
 
-How fast the tensors of other tasks come, seen in the job's own steps.
-
-A worker asks for all that it needs at the start of a step, and what comes from one task comes one
-after the other. So when a tensor has come tells what all that came before it took.
+`links` measures how fast tensors of other tasks arrive; `Own` holds the steps under the job's own
+settings; `assemble` puts everything together.
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ from dltune.schemas.pytorch_step import Calls, Compiled
 from dltune.schemas.settings import SettingsPlan
 from dltune.stats import relative_spread, summary
 
+# Speed of links between tasks
+
 # what a cause must leave unexplained at most, of what another leaves, to be taken in its place
 CLEARLY = 0.8
 
@@ -42,9 +42,15 @@ Observed = tuple[Step, Sequence[protocol.Execution]]
 
 
 def links(steps: Iterable[Observed]) -> tuple[Link, ...]:
-    """A link for each task that the steps, with executions of theirs, receive from.
+    """Return a link for each task that the steps, with executions of theirs, receive from.
 
-    What has no bytes, and answers, come when something else is done, and tell of no link."""
+    The job's own steps show how fast the tensors of other tasks come. A worker asks for all that it
+    needs at the start of a step, and tensors from one task come one after the other. So the time at
+    which a tensor has come shows how long all tensors before it took.
+
+    Tensors without bytes, and answers, come when something else is done. They say nothing about a
+    link.
+    """
     arrivals: dict[tuple[str, str], list[_Arrivals]] = defaultdict(list)
     for step, executions in steps:
         sizes: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
@@ -110,6 +116,8 @@ def _least_squares(
             best, least = factors, missed
     return best
 
+
+# The document
 
 # Python's share of a step's wall time from which on it is worth sampling
 PYTHON_SHARE = 0.02

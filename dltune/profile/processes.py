@@ -1,9 +1,4 @@
-"""Which process of a job trains, and which of its graphs are the steps.
-
-The parts of a step that a job's other processes run.
-
-The tensors that a worker's step receives from servers, with their times, and those it sends.
-"""
+"""Processes of a job: the one that trains, its peers, and the tensors that they exchange."""
 
 from __future__ import annotations
 
@@ -44,7 +39,8 @@ class Steps:
 
 
 class Discovery:
-    """Looks for the steps in what the processes of a job have told so far."""
+    """Search for the process that trains and for its graphs that are the steps, in the messages
+    that the processes of a job have sent so far."""
 
     def __init__(
         self,
@@ -121,6 +117,8 @@ class Discovery:
         return not serves, record.trains(graph), record.seconds[graph]
 
 
+# Parts of a step that other processes of the job run
+
 Meeting = tuple[str, str, str]  # rendezvous, sender, receiver
 
 
@@ -190,6 +188,9 @@ def _meeting(node: protocol.Node) -> Meeting | None:
     return (met.rendezvous, met.sender, met.receiver) if met and between else None
 
 
+# Tensors that a worker's step receives from servers, with their times, and those it sends
+
+
 @dataclass(frozen=True)
 class Receive:
     """A received tensor. `node`: of the step. `beside`: nodes that wait for the tensor with it,
@@ -206,9 +207,12 @@ class Receive:
 
 
 def receives(profile: Profile, step: Step, bandwidth: float | None = None) -> list[Receive]:
-    """Return each tensor once, in the order of the nodes. `bandwidth`: bytes a second of each link
+    """Return the tensors that a worker's step receives from servers, with their times.
+
+    Each tensor is there once, in the order of the nodes. `bandwidth`: bytes a second of each link
     instead of the measured value. Tensors between workers are left out, and tensors that a server
-    sends only after it has received data: there is no order in which they could come at once."""
+    sends only after it has received data: there is no order in which they could come at once.
+    """
     found: defaultdict[str, list[Receive]] = defaultdict(list)
     for one in _receives(profile.links, step, bandwidth):
         found[one.tensor].append(one)

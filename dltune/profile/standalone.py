@@ -1,21 +1,9 @@
-"""Ops of a profile, to be run by themselves: made up from their keys, at other batch sizes.
+"""Standalone runs of a profile's ops: the job, its task, and the inputs made up from op keys.
 
-Ops that TensorFlow rewrites others into, by their plain ops, which it will rewrite again.
-
-Kernels named _MklNative... and _Mkl... come from oneDNN's layout pass, _Fused... from Grappler's
-remapper.
-
-The batch dimension of an op's inputs: found in a profile, and replaced in a key.
-
-What the standalone job is given: ops, where they came from, at which batch size to run them.
-
-Inputs whose values are shapes or axes, made up from an op's key and the bytes of its output.
-
-A key tells that Conv2DBackpropFilter had an int32[4], not which; the size of what came out, and the
-other inputs, say the rest. Where several answers fit (1x7 and 7x1 filters) they do the same work
-and the first is taken; where none does, or where the work depends on it, the op is left out.
-
-The job that runs a profile's ops standalone, to be profiled like any other.
+The ops run by themselves, also at other batch sizes than the measured one. `plain` replaces ops
+that TensorFlow has rewritten, `with_batch` changes the batch size in a key, `shape_value` finds
+inputs that hold shapes or axes, and `standalone_job` puts the job together. The job is profiled
+like any other.
 """
 
 from __future__ import annotations
@@ -42,6 +30,8 @@ from dltune.schemas.graph import SIZES, OpKey, TensorType
 from dltune.schemas.profile import Op, Profile, load
 from dltune.system.memory import free_bytes
 
+# Ops that TensorFlow rewrites, and the plain ops that they stand for
+
 _FUSED = {
     "FusedConv2D": "Conv2D",
     "FusedDepthwiseConv2dNative": "DepthwiseConv2dNative",
@@ -54,8 +44,11 @@ _FOLLOWERS = ("BiasAdd", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid")
 
 @dataclass(frozen=True)
 class Plain:
-    """`then`: plain ops after the first, each on the result of the one before it. `bias_gradient`:
-    a BiasAddGrad stands beside a Conv2DBackpropFilter, on the same gradient."""
+    """Plain ops that an op was rewritten from.
+
+    `then`: plain ops after the first, each on the result of the one before it. `bias_gradient`:
+    a BiasAddGrad runs next to a Conv2DBackpropFilter, on the same gradient.
+    """
 
     type: str
     then: tuple[str, ...] = ()
@@ -63,7 +56,11 @@ class Plain:
 
 
 def plain(op: OpKey) -> Plain:
-    """Raises ValueError for a fusion whose parts are not known."""
+    """Return the plain ops of an op that TensorFlow has rewritten; it will rewrite them again.
+
+    Kernels named _MklNative... and _Mkl... come from oneDNN's layout pass, _Fused... from
+    Grappler's remapper. Raises ValueError for a fusion whose parts are not known.
+    """
     name = re.sub(r"^_(MklNative|Mkl)?", "", op.type) if op.type.startswith("_") else op.type
     if name == op.type:
         return Plain(name)
@@ -76,6 +73,8 @@ def plain(op: OpKey) -> Plain:
         raise ValueError(f"{op.type} contains {unknown[0]}, for which dltune cannot make inputs")
     return Plain(_FUSED[name], then)
 
+
+# The batch dimension of an op's inputs: found in a profile, and replaced in a key
 
 # by plain op type, the only inputs that hold examples; the others are filters, biases, shapes
 _EXAMPLES = {
@@ -153,6 +152,8 @@ def _workspace(op: OpKey, old: int, new: int) -> OpKey:
         return op
     return op.with_inputs((*tensors, TensorType("uint8", (last.elements // old * new,))))
 
+
+# What the standalone job is given: ops, their origin, and the batch size to run each at
 
 SCHEMA = "dltune.standalone/1"
 # bytes of a job that has imported TensorFlow
@@ -260,14 +261,21 @@ def outcome_notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) 
     return sentences
 
 
+# Inputs whose values are shapes or axes, made up from an op's key and the bytes of its output
+
 Value = tuple[int, ...] | tuple[tuple[int, ...], ...] | int
 
 
 def shape_value(kind: str, argument: str, op: OpKey, original: OpKey, wanted: Standalone) -> Value:
-    """What `op` (of plain type `kind`) gets for its input named `argument`.
+    """Return what `op` (of plain type `kind`) gets for its input named `argument`.
+
+    A key shows that Conv2DBackpropFilter had an int32[4], but not its values. The size of the
+    output and the other inputs determine them. Where several answers fit (1x7 and 7x1 filters),
+    they do the same work and the first is taken. Where none fits, or where the work depends on the
+    answer, the op is left out.
 
     `op` and `original` are the two keys of `wanted`, whose output's bytes are those of `original`.
-    Raises ValueError when they do not tell.
+    Raises ValueError when they do not determine the value.
     """
     maker = _MAKERS.get((kind, argument))
     is_nhwc = op.attributes.get("data_format", "NHWC") == "NHWC"
@@ -412,8 +420,13 @@ def _out(op: OpKey, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[in
     return None
 
 
+# The job
+
+
 @dataclass(frozen=True)
 class StandaloneJob:
+    """Job that runs a profile's ops standalone, to be profiled like any other."""
+
     source: Path
     task: Task
     command: tuple[str, ...]

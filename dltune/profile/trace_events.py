@@ -1,6 +1,6 @@
-"""Files in the format of Chrome's traces, which anybody may have written: read within bounds.
+"""Chrome trace files: their events, and the steps found in them as messages of dltune's plugin.
 
-Steps that were read from a trace, told as dltune's plugin tells of a job.
+The importers of PyTorch's and JAX's traces (`trace_import`) use both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import msgspec
 from dltune.base.documents import NOT_JSON, content, located
 from dltune.base.errors import UsageError
 from dltune.job import protocol
+
+# Events. Anybody can have written the file, so it is read within bounds.
 
 # events and their arguments: they may stand in few bytes, and each takes some 200 of memory
 MOST = 20_000_000
@@ -69,7 +71,7 @@ def load(path: Path) -> list[Event]:
 
 
 def decoded(data: bytes, source: str) -> list[Event]:
-    """As `load`, from bytes; `source` stands for the file in messages."""
+    """Return the same as `load`, from bytes; `source` stands for the file in messages."""
     if data.count(b"{") > MOST:
         raise UsageError(
             f"{source} has more than {MOST // 10**6} million events and arguments",
@@ -83,6 +85,8 @@ def decoded(data: bytes, source: str) -> list[Event]:
             remedy="name a trace of torch.profiler (export_chrome_trace) or jax.profiler.trace",
         ) from None
 
+
+# Steps that were read from a trace, as messages in the form of dltune's plugin
 
 _MICROSECOND = 1000  # in nanoseconds
 
@@ -123,7 +127,10 @@ class Told:
 def as_messages(
     steps: Iterable[Step], memory: Sequence[tuple[float, int]]
 ) -> Iterator[protocol.Message]:
-    """`memory`: since when, in microseconds, how many bytes were allocated, in order."""
+    """Yield the messages that dltune's plugin would send about these steps.
+
+    `memory`: since when, in microseconds, how many bytes were allocated, in order.
+    """
     keys: dict[str, int] = {}
     graphs: dict[str, int] = {}
     runs: dict[int, int] = defaultdict(int)

@@ -1,20 +1,7 @@
-"""Profiles from what other profilers have written.
+"""Import of traces that other profilers have written: PyTorch's profiler and JAX's (xprof).
 
-Traces of PyTorch's profiler, as messages in the form of dltune's plugin.
-
-A step is the span of one `ProfilerStep#N`; if nobody called the profiler's `step()`, the time
-between the ends of two steps of an optimizer. Its ops are the ops that no other op has called;
-autograd's own bookkeeping around them is no op. They ran in sequence in each thread, and each
-waits for its predecessor: the file does not have the readers of tensors.
-
-What JAX's profiler (xprof) has written of a CPU, told as dltune's plugin tells of a job.
-
-The ops are XLA's, of the modules that `jax.jit` compiled, known by module and name: neither shapes
-nor what reads what is in the file. They are handed from thread to thread, so that each has its end
-where the file marks it, which may be after it has left the thread that began it. A step begins with
-each run of the module that takes the most time in ops.
-
-A trace as a profile: what ran when under the job's own settings, and nothing at other ones.
+`imported` turns a trace into a profile. The profile shows what ran when under the job's own
+settings, and nothing at other settings.
 """
 
 from __future__ import annotations
@@ -43,6 +30,8 @@ from dltune.profile.trace_events import Event, Ran, Step, Told, as_messages
 from dltune.schemas import graph
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Profile
+
+# Traces of PyTorch's profiler (kineto)
 
 CATEGORY = "cpu_op"
 _ANNOTATION = "user_annotation"
@@ -96,7 +85,15 @@ class _Op(NamedTuple):
 
 
 def kineto_messages(events: Sequence[Event], source: str) -> Told:
-    """Return the trace. Raises UsageError, naming `source`, if no step is found or a GPU ran."""
+    """Return a trace of PyTorch's profiler, as messages in the form of dltune's plugin.
+
+    A step is the span of one `ProfilerStep#N`; if nobody called the profiler's `step()`, the time
+    between the ends of two steps of an optimizer. The ops of a step are the ops that no other op
+    has called; autograd's own bookkeeping around them is no op. They ran in sequence in each
+    thread, and each waits for its predecessor: the file does not have the readers of tensors.
+
+    Raises UsageError, naming `source`, if no step is found or a GPU ran.
+    """
     if any(one.cat in _ACCELERATED for one in events):
         raise UsageError(
             f"the ops of {source} ran on a GPU", remedy="record a trace of training on a CPU"
@@ -224,6 +221,8 @@ def _nodes(threads: Sequence[Sequence[_Op]]) -> Iterator[protocol.Node]:
             number += 1
 
 
+# Traces of JAX's profiler (xprof)
+
 _MARK = b'"hlo_op"'
 _NAME = re.compile(r"([A-Za-z_][\w\-]*)([\w.\-]*)")
 _END = "end: "
@@ -259,7 +258,15 @@ def is_of_jax(event: Event) -> bool:
 
 
 def xprof_messages(events: Sequence[Event], source: str) -> Told:
-    """Raises UsageError, which names `source`, where no step can be told apart."""
+    """Return a CPU's trace by JAX's profiler (xprof), as messages in the form of dltune's plugin.
+
+    The ops are XLA's, of the modules that `jax.jit` compiled, known by module and name: the file
+    has neither shapes nor the readers of tensors. Ops are handed from thread to thread, so each
+    ends where the file marks its end, which can be after it has left the thread that began it. A
+    step begins with each run of the module that takes the most time in ops.
+
+    Raises UsageError, which names `source`, where no step can be distinguished.
+    """
     runs = sorted(_runs(events, source), key=lambda run: run.start)
     spent: dict[str, float] = defaultdict(float)
     for run in runs:
@@ -366,6 +373,8 @@ def _xprof_steps(steps: Sequence[Sequence[_Run]], ends: Sequence[float]) -> Iter
         ]
         yield Step([known[one] for one in placed], nodes, end)
 
+
+# The profile
 
 # the first step of a trace pays for the profiler's own start
 WARM_UP = 1

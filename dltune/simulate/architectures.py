@@ -1,21 +1,6 @@
-"""Layers put together, with the shapes that follow and the defaults of TF-Slim.
+"""Published networks, built as layers: LeNet, AlexNet, VGG, Inception and ResNet.
 
-A convolution of TF-Slim has a bias and a rectifier unless it is told otherwise.
-
-LeNet, AlexNet and VGG: chains of layers.
-
-Inception networks of three versions: modules of branches.
-
-A branch is written as its steps: "96@3x3/2" is a convolution to 96 channels with a 3x3 window and
-stride 2, "max" and "avg" are 3x3 pools, "+" stands between convolutions that read the same and are
-put side by side.
-
-Residual networks of both versions, as TF-Slim has them: the last unit of a block strides.
-
-The networks that TicTac was measured with (its Table 1), as TF-Slim of TensorFlow 1.8 builds
-them when it is asked for no more: without the arguments that bring in batch normalisation, so that
-every convolution has a bias. Only the units of ResNet v2 ask for it themselves. So does the paper's
-own published program, and with it all of the table's parameters, sizes and counts of ops come out.
+`Building` puts layers together. `NETWORKS` holds the networks that TicTac was measured with.
 """
 
 from __future__ import annotations
@@ -34,8 +19,13 @@ CLASSES = 1000
 
 @dataclass
 class Building:
-    """Each method adds layers behind those whose numbers it is given, and returns its last one's.
-    Sizes of windows: height and width, or one number for both."""
+    """Layers put together, with the shapes that follow and the defaults of TF-Slim.
+
+    A convolution of TF-Slim has a bias and a rectifier unless its arguments say otherwise.
+
+    Each method adds layers behind those whose numbers it is given, and returns its last one's.
+    Sizes of windows: height and width, or one number for both.
+    """
 
     layers: list[Layer] = field(default_factory=list)
 
@@ -183,6 +173,9 @@ def _positions(
     return [(length - size) // stride + 1 for length, size in zip(space, window, strict=True)]
 
 
+# Chains of layers
+
+
 def lenet() -> Network:
     """LeCun et al., "Gradient-based learning applied to document recognition", 1998, as Caffe's
     example for MNIST has it: only the first product has a rectifier."""
@@ -238,6 +231,10 @@ def _classified(net: Building, x: int) -> Network:
     x = net.conv(net.dropout(x, "dropout7"), "fc8", CLASSES, 1, relu=False)
     return net.network(x)
 
+
+# Inception networks: modules of branches. A branch is written as its steps: "96@3x3/2" is a
+# convolution to 96 channels with a 3x3 window and stride 2, "max" and "avg" are 3x3 pools, "+"
+# stands between convolutions that read the same and are put side by side.
 
 _Modules = Mapping[str, tuple[str, ...]]
 
@@ -383,6 +380,9 @@ def _inception_classified(net: Building, x: int) -> Network:
     return net.network(net.conv(x, "logits", CLASSES, 1, relu=False))
 
 
+# Residual networks of both versions, as in TF-Slim: the last unit of a block strides
+
+
 def resnet_v1(units: Sequence[int]) -> Network:
     """He et al., "Deep residual learning for image recognition", 2015: so many units in each of
     four blocks."""
@@ -442,9 +442,15 @@ def _strided(
     return net.conv(padded, name, channels, window, stride, "VALID", relu=relu)
 
 
+# The networks that TicTac was measured with (its Table 1), as TF-Slim of TensorFlow 1.8 builds them
+# by default: without the arguments that add batch normalisation, so that every convolution has a
+# bias. Only the units of ResNet v2 ask for it themselves. The paper's own published program builds
+# them this way too, and then all of the table's parameters, sizes and counts of ops come out.
+
+
 @dataclass(frozen=True)
 class Published:
-    """`batch`: the table's standard batch size."""
+    """A network of TicTac's Table 1. `batch`: the table's standard batch size."""
 
     build: Callable[[], Network]
     batch: int

@@ -1,9 +1,8 @@
-"""Simulate a graph of ops under a policy (the hot loop is engine.h).
+"""Simulation of a graph of ops under a scheduling policy (the hot loop is engine.h).
 
-A *task* is one node of a graph; it runs an op `runs` times. Two policies: `fifo`, TensorFlow's own
-scheduling, and `corun`, strategies 3 and 4 of section III-D by the code that a job is run with.
-
-What a policy knows about an op.
+A *task* is one node of a graph; it runs an op `runs` times. There are two policies: `fifo`,
+TensorFlow's own scheduling, and `corun`, strategies 3 and 4 of section III-D by the code that a job
+is run with.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from dltune.simulate import simulate_binding as binding
 from dltune.simulate.step_graph import CSR, Integers, Numbers
 
 MAX_CORES = 1024  # corun.h's kMaxCores
+
+# The properties of an op that a policy uses
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,9 @@ def bits(words: Sequence[int]) -> tuple[int, ...]:
     return tuple(
         64 * i + b for i, word in enumerate(words) if word for b in range(64) if word >> b & 1
     )
+
+
+# Graphs, the resources that they run on, and the results
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The graph of a document (`dltune.graph/1`), and the document of a graph."""
+"""Conversion of step graphs to graph documents (`dltune.graph/1`), and back."""
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
-"""An op's time on thread counts that nobody measured, by a stated law.
+"""Transfer of op times, and of whole workloads, to a machine on which they were not measured.
 
-    T(n) = serial + parallel / n + spawn * n
-
-Amdahl's law with a cost for each thread: the simplest curve that falls and rises again, as all of
-the paper's op times do ("the variance of execution time is shown as a convex function", III-C).
-Its minimum is at n = sqrt(parallel / spawn).
-
-Op times on the paper's machine, from those on another machine (docs/research/knl.md).
-
-Carry a workload from the machine it was measured on to the one that is planned for.
+`transferred` carries a workload to another machine. The paper's machine has constants of its own
+(docs/research/knl.md); for any other machine, a `Law` is fitted to the measured times of each op.
 """
 
 from __future__ import annotations
@@ -29,7 +22,17 @@ from dltune.simulate.workload import Workload
 
 @dataclass(frozen=True)
 class Law:
-    """Seconds on one thread that cannot be divided, that can, and per thread."""
+    """An op's time on thread counts that nobody measured, by a stated law.
+
+        T(n) = serial + parallel / n + spawn * n
+
+    Amdahl's law with a cost for each thread: the simplest curve that falls and rises again, as all
+    of the paper's op times do ("the variance of execution time is shown as a convex function",
+    III-C). Its minimum is at n = sqrt(parallel / spawn).
+
+    The parts are the seconds on one thread that cannot be divided, those that can, and the seconds
+    per thread.
+    """
 
     serial: float
     parallel: float
@@ -91,6 +94,8 @@ def _least_squares(
     parts[list(shape)] = solved
     return parts.tolist()
 
+
+# Op times on the paper's machine, from those on another machine (docs/research/knl.md)
 
 KNL_NAME = "Intel Xeon Phi 7250"
 
@@ -193,13 +198,16 @@ def knl_curve(kind: str, serial: float, cases: Iterable[Case]) -> Curve:
     return Curve.of({(n, placement): found.seconds(work, n) for n, placement in cases})
 
 
+# Workloads, from the machine they were measured on to the one that is planned for
+
+
 def transferred(workload: Workload, machine: Machine) -> Workload:
     """The workload on `machine`.
 
     Cores of the measured machine keep its op times. The paper's machine has its own model
     (docs/research/knl.md). On any other, a core is taken to be as fast as where the ops were
-    measured, and each op's times follow the law of dltune.simulate.machine_transfer, fitted to
-    its measured ones; where the measured counts cover the machine they are used as they are.
+    measured, and each op's times follow the `Law` fitted to its measured ones;
+    where the measured counts cover the machine they are used as they are.
     """
     measured = workload.machine
     if machine.name == measured.name and len(machine.cores) <= len(measured.cores):

@@ -1,21 +1,8 @@
-"""Published networks by code, as layers.
+"""Networks as layers, the graph of a worker's step with them, and the time of its ops.
 
-A network as layers: what each reads, gives out and learns, and its floating-point operations.
-
-These are counted as in `analysis/flops.py`: a multiplication, an addition and a comparison are one
-operation each.
-
-What one worker does with a network in a step, as a graph: parameters come, ops compute, and in
-training a gradient goes back for each parameter.
-
-Only what the predictions need is there: a head besides is left out, like the operations that
-TensorFlow does not run when nothing asks for them.
-
-How long the ops of a network's step take, by their operations and bytes.
-
-Ways to compute a convolution, and the memory that each needs while it runs: its workspace.
-
-Counted from how they are published, not measured: all reach the same share of a device's peaks.
+Layers have floating-point operations and parameters; `inference` and `training` build the step, and
+`seconds` and `algorithms` estimate its times on a device. The published networks themselves are in
+`architectures`.
 """
 
 from __future__ import annotations
@@ -90,8 +77,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """`layers`: each after those that it reads. The first is the input, the last gives the
-    predictions; others that nobody reads are heads besides."""
+    """A network as layers: the inputs, output and parameters of each, and its floating-point
+    operations.
+
+    The operations are counted as in `analysis/flops.py`: a multiplication, an addition and a
+    comparison are one operation each.
+
+    `layers`: each after those that it reads. The first is the input, the last gives the
+    predictions; others that nobody reads are additional heads.
+    """
 
     layers: Sequence[Layer]
 
@@ -155,6 +149,8 @@ class Network:
                 return self.forward(layer, training=True)
 
 
+# Steps
+
 # which layers' gradients read what they gave out, and what they had read
 _OUTPUT = frozenset({"relu", "lrn", "max_pool", "dropout", "softmax"})
 _INPUT = frozenset({"conv", "depthwise", "dense", "batch_norm", "lrn", "max_pool"})
@@ -163,9 +159,16 @@ _WEIGHTS = frozenset({"conv", "depthwise", "dense"})
 
 @dataclass(frozen=True, eq=False)
 class NetworkStep:
-    """By node of the graph: `flops`, floating-point operations, and `moved`, the bytes of all that
+    """Work of one worker with a network in a step, as a graph: parameters come, ops compute, and in
+    training a gradient goes back for each parameter.
+
+    The graph has only what the predictions need: an additional head is left out, like the
+    operations that TensorFlow does not run when nothing asks for them.
+
+    By node of the graph: `flops`, floating-point operations, and `moved`, the bytes of all that
     it reads and gives out. `received` and `sent`: the nodes that stand for a parameter's coming,
-    and for its gradient's going."""
+    and for its gradient's going.
+    """
 
     graph: StepGraph
     flops: Numbers
@@ -312,6 +315,9 @@ class _Expansion:
         return made
 
 
+# Time of a step's ops, by their operations and bytes
+
+
 @dataclass(frozen=True)
 class Device:
     """`flops` and `bandwidth`: its peaks, a second, the latter in bytes. `share`: the part of the
@@ -323,9 +329,12 @@ class Device:
 
 
 def seconds(step: NetworkStep, device: Device) -> Numbers:
-    """By node, one op at a time: as long as its operations or its bytes take, whichever is more."""
+    """Return seconds by node, one op at a time: as long as its operations or its bytes take,
+    whichever is more."""
     return np.maximum(step.flops / device.flops, step.moved / device.bandwidth) / device.share
 
+
+# Ways to compute a convolution
 
 _COMPLEX = 2 * FLOAT
 # cuDNN transforms no larger pictures in one piece
@@ -334,8 +343,14 @@ _LARGEST = 256
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One pass over a batch: forward, or the gradient to what is read, or to the weights, which
-    take alike. `workspace` and `moved` in bytes; `moved`: what it reads and writes in all."""
+    """A way to compute a convolution, and the memory that it needs while it runs: its workspace.
+
+    The figures are counted from how the algorithms are published, not measured: all reach the same
+    share of a device's peaks.
+
+    One pass over a batch: forward, or the gradient to what is read, or to the weights, which
+    take alike. `workspace` and `moved` in bytes; `moved`: what it reads and writes in all.
+    """
 
     name: str
     workspace: int
@@ -348,7 +363,7 @@ class Algorithm:
 
 
 def algorithms(network: Network, layer: Layer, batch: int) -> Iterator[Algorithm]:
-    """Of a layer of kind `conv`, those that its window and stride allow.
+    """Yield the algorithms of a layer of kind `conv` that its window and stride allow.
 
     *direct*: as a product of matrices that are never laid out (Chetlur et al., "cuDNN: efficient
     primitives for deep learning", 2014). *winograd*: F(2x2, 3x3) in one kernel, for which weights

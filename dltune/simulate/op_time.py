@@ -1,21 +1,6 @@
-"""Predict what was not measured.
+"""Prediction of an op's time at any thread count and placement, measured or not (section III-C).
 
-An op's predicted time at any thread count and placement (section III-C).
-
-Between two measured counts of one placement: linear interpolation, as in the paper. The paper says
-nothing of the ends, so here are the rules:
-
-- One thread has no placement; its time begins both curves.
-- Above the highest measured count, climbing stopped because the time rose, so it goes on rising as
-  steeply as in the last measured stretch; where the time did not rise, it stays as it was.
-- Below the lowest measured count, when one thread was not measured, the time of the lowest holds.
-- A placement without any sample of more than one thread takes the other one's curve.
-
-Interpolation by lines puts every minimum on a measured count, so the best choice is a measured one.
-
-What every performance model gives: an op's seconds at a case, and how far off they may be.
-
-The simplest of them stands here too: an op's own curve.
+A performance model (`Model`) predicts ops by their keys. `Curve` is the curve of one op.
 """
 
 from __future__ import annotations
@@ -43,7 +28,23 @@ def all_cases(machine: Machine) -> tuple[Case, ...]:
 
 @dataclass(frozen=True)
 class Curve:
-    """`points`: per placement its measured (threads, seconds), by rising threads."""
+    """Predicted time of an op at any thread count and placement (section III-C).
+
+    Between two measured counts of one placement, the time is interpolated linearly, as in the
+    paper. The paper does not describe the ends, so these rules apply:
+
+    - One thread has no placement; its time begins both curves.
+    - Above the highest measured count, climbing stopped because the time rose. So it goes on rising
+      as steeply as in the last measured stretch; where the time did not rise, it stays as it was.
+    - Below the lowest measured count, when one thread was not measured, the time of the lowest
+      holds.
+    - A placement without any sample of more than one thread takes the other one's curve.
+
+    Linear interpolation puts every minimum on a measured count, so the best choice is a measured
+    one.
+
+    `points`: per placement its measured (threads, seconds), by rising threads.
+    """
 
     points: Mapping[Placement, tuple[tuple[int, float], ...]]
 
@@ -134,7 +135,10 @@ class Prediction(NamedTuple):
 
 
 class Model(Protocol):
-    """Hill climbing's curves (below) and regression (dltune.simulate.model.regression)."""
+    """A performance model: it gives an op's seconds at a case, and how far off they can be.
+
+    There are two: `HillClimbing` and `dltune.simulate.regression.Regression`.
+    """
 
     def predict(self, key: str, threads: int, placement: Placement) -> Prediction:
         """Raises KeyError for an op that the model knows nothing of, or no such case."""
@@ -143,7 +147,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class HillClimbing:
-    """The paper's second model: an op's own curve, found by hill climbing (III-C).
+    """The paper's second model, the simplest: an op's own curve, found by hill climbing (III-C).
 
     `ops`: measured ones, by key.
     """

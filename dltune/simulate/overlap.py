@@ -1,28 +1,8 @@
-"""Transfers and the ops that wait for them: orders (TicTac's and ours), bounds, efficiency.
+"""Overlap of transfers with the ops that wait for them: orders (TicTac's and ours), bounds, bins.
 
-A worker's part of a step, as the order of its receives sees it.
-
-Two things about an op matter for that order: how long it takes, and which receives it needs,
-itself or through other ops (the paper's *communication dependency*, section 4.1). Ops that need the
-same receives become ready together, so they are one row here.
-
-How good an order is: its makespan, and where that lies between the bounds (TicTac, section 3.2).
-
-Computing is one resource here, as in the paper: one op after the other, and some op whenever one is
-ready. Then a step's time depends on when each op becomes ready alone: ops never wait for an op that
-becomes ready later than they do.
-
-What each receive has to do with computing: P and M+ (TicTac, Algorithm 1).
-
-TIC and TAC: the paper's orders of a worker's receives (TicTac, section 4).
-
-Which tensors travel together.
-
-Section 6.3.4 of Pumma's thesis (TOPO): only concurrent tensors share a bin, and a bin holds at most
-HOROVOD_FUSION_THRESHOLD bytes. The thesis fills bins up; here, for each number of bins, they are
-cut where the last transfer ends earliest, so that bins travel while later gradients are still
-computed. With nothing known of when gradients are there, the fewest bins are the thesis's own.
-Where it is known what waits for each, they are cut where all of that has been computed earliest.
+`Partition` reduces a worker's step to its receives and the ops that need them. `makespan` and
+`Bounds` rate an order of the receives, `tic` and `tac` compute the orders of the paper (TicTac),
+and `partitions` chooses tensors that travel together.
 """
 
 from __future__ import annotations
@@ -50,7 +30,13 @@ NANOSECONDS = 1e9  # in whole ones sums are exact, and equal sums are equal
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Arrays over the receives, in the graph's order, and over the sets of them that ops need.
+    """A worker's part of a step, as the order of its receives sees it.
+
+    Two properties of an op matter for that order: how long it takes, and which receives it needs,
+    itself or through other ops (the paper's *communication dependency*, section 4.1). Ops that need
+    the same receives become ready together, so they are one row here.
+
+    Arrays over the receives, in the graph's order, and over the sets of them that ops need.
 
     `receives`: their nodes. `transfer`: nanoseconds that each travels alone. `channel`: over which
     it travels, from 0 on; transfers of one channel take turns, those of several go side by side.
@@ -107,6 +93,9 @@ def partition(
     )
 
 
+# Efficiency of an order: its makespan, and its place between the bounds (TicTac, section 3.2)
+
+
 def arrivals(partition: Partition, order: Sequence[int]) -> Amounts:
     """By receive, when it has come, in nanoseconds, where each channel sends in this order."""
     came = np.zeros(len(partition), np.int64)
@@ -118,9 +107,12 @@ def arrivals(partition: Partition, order: Sequence[int]) -> Amounts:
 
 
 def makespan(partition: Partition, order: Sequence[int]) -> int:
-    """Nanoseconds from the first transfer to the end of the last op, or of the last transfer.
+    """Return nanoseconds from the first transfer to the end of the last op or the last transfer.
 
-    The step ends when what is ready from some moment on has been computed: at the latest of these.
+    Computing is one resource, as in the paper: one op after the other, and some op whenever one is
+    ready. So a step's time depends only on when each op becomes ready: ops never wait for an op
+    that becomes ready later than they do. The step ends when what is ready from some moment on has
+    been computed: at the latest of these.
     """
     came, _, ends = schedule(partition, order)
     total = int(partition.work.sum()) + partition.free
@@ -171,6 +163,8 @@ class Bounds:
         room = self.upper - self.lower
         return (self.upper - makespan) / room if room else 1.0
 
+
+# Relation of each receive to computing: P and M+ (TicTac, Algorithm 1)
 
 NEVER = np.iinfo(np.int64).max  # M+ of a receive with which no op needs another
 
@@ -235,6 +229,9 @@ class Outstanding:
         self._needs = self._flags.astype(np.float64)
 
 
+# TIC and TAC: the paper's orders of a worker's receives (TicTac, section 4)
+
+
 def tic(partition: Partition) -> list[int]:
     """Timing-independent (Algorithm 2): places of the receives, by how many must have come until
     one lets an op run together with others (M+ with a time of one for each).
@@ -277,6 +274,8 @@ def foremost(outstanding: Outstanding, places: Iterable[int]) -> int:
     return best
 
 
+# Bins: tensors that travel together
+
 # so many bins are tried at most, unless the threshold asks for more
 MOST = 16
 
@@ -307,8 +306,15 @@ def partitions(
     waits: Sequence[float] | None = None,
     alone: Collection[int] = (),
 ) -> list[Runs]:
-    """For each possible number of bins, fewest first, the bins under which all is done earliest:
-    the transfers, and what waits for them.
+    """Return for each possible number of bins, fewest first, the bins under which all is done
+    earliest: the transfers, and the computing that waits for them.
+
+    As in section 6.3.4 of Pumma's thesis (TOPO), only concurrent tensors share a bin, and a bin
+    holds at most HOROVOD_FUSION_THRESHOLD bytes. The thesis fills bins up. Here, for each number of
+    bins, they are cut where the last transfer ends earliest, so that bins travel while later
+    gradients are still computed. If nothing is known of when gradients are there, the fewest bins
+    are the thesis's own. Where it is known what waits for each, bins are cut where all of that has
+    been computed earliest.
 
     A bin is a run of consecutive IDs; `sizes` in bytes, `ready` in seconds and `before`, a bit mask
     of the IDs whose transfers must have ended before its own can begin, are by ID. Bins

@@ -1,20 +1,8 @@
 """The paper's first model: regression on counters and times at a few sample cases (III-B).
 
-Needs scikit-learn and skops, the extra `regression`.
-
-What a model sees of an op: its time and counted events at the sample cases, and its work.
-
-Events are divided by the instructions of the same case where these were counted, as in the paper,
-"to make the feature values independent of total number of instructions"; where they were not, by
-the seconds of the case.
-
-The ten regressors that the paper tried, with scikit-learn's defaults, by name.
-
-Three kernels of the support vector regression and three solvers of the perceptron make fourteen
-rows. Raw times in seconds are tiny numbers, which regularisation and tolerances would take for
-nothing, so features and target are standardised.
-
-Train the models of all cases from profiles, and predict with them.
+`Layout` defines the features of an op, `fitted` trains one regressor, `train` trains the models of
+all cases from profiles, and `Regression` predicts with them. All this needs scikit-learn and skops,
+the extra `regression`.
 """
 
 from __future__ import annotations
@@ -38,12 +26,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+# Features of an op
+
 INSTRUCTIONS = "instructions"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which features there are. `events` were counted for every op; `samples` are the cases."""
+    """The features of an op: its time and counted events at the sample cases, and its work.
+
+    Events are divided by the instructions of the same case where these were counted, as in the
+    paper, "to make the feature values independent of total number of instructions"; where they were
+    not, by the seconds of the case.
+
+    `events` were counted for every op; `samples` are the cases.
+    """
 
     samples: tuple[Case, ...]
     events: tuple[str, ...]
@@ -115,12 +112,17 @@ def sample_cases(cases: Sequence[Case], number: int) -> tuple[Case, ...]:
     return tuple(first[round(i * last / max(number - 1, 1))] for i in range(number))
 
 
+# Regressors: raw times in seconds are tiny numbers, which regularisation and tolerances would take
+# for nothing, so features and target are standardised.
+
 # features a decision tree keeps; the paper chose four
 SELECTED = 4
 DEFAULT = "random forest"  # the most accurate one in docs/explanation/model.md
 
 
-# where scikit-learn has each, and what it is told beside its defaults
+# The ten regressors that the paper tried, by name: where scikit-learn has each, and its arguments
+# that differ from scikit-learn's defaults. Three kernels of the support vector regression and three
+# solvers of the perceptron make fourteen rows.
 _REGRESSORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gradient boosting": ("ensemble:GradientBoostingRegressor", {"random_state": 0}),
     # a tree of neighbours would only be faster, and a file could not be trusted with one
@@ -216,6 +218,8 @@ def require() -> None:
             remedy="install the extra: pip install 'dltune[regression]'",
         )
 
+
+# Models of all cases
 
 # an op's time below the clock's own resolution is no measurement
 LEAST_SECONDS = 1e-7

@@ -1,13 +1,8 @@
-"""Whether a regressor from a file can be asked without harm.
-
-scikit-learn follows the node indices of a decision tree without looking where they lead: a tree
-from a hostile file could read any memory. Everything else in our regressors is arithmetic.
-
-The file of a trained model: skops, which holds no code, with a header of ours.
+"""File of a trained regression model: a skops archive, which holds no code, with a header.
 
 A pickle would execute whatever it says when it is read. A skops file is a zip archive of JSON and
 arrays, and names the types that it is made of; only those of `_TRUSTED` and scikit-learn's own are
-built. `dltune.json` in the same archive tells, before any of it is read, where the model belongs.
+built. `dltune.json` in the same archive shows, before any of it is read, where the model belongs.
 """
 
 from __future__ import annotations
@@ -29,7 +24,12 @@ from dltune.simulate.regression import NAMES, Fitted, Layout, Trained, kind, req
 
 
 def sound(regressor: Any, kind: type[Any], features: int) -> bool:
-    """Whether it is of exactly that kind, takes that many features, and its trees are trees."""
+    """Return whether a regressor from a file can be used without harm: it is of exactly that kind,
+    takes that many features, and its trees are trees.
+
+    scikit-learn follows the node indices of a decision tree without looking where they lead: a tree
+    from a hostile file could read any memory. Everything else in our regressors is arithmetic.
+    """
     if type(regressor) is not kind or getattr(regressor, "n_features_in_", None) != features:
         return False
     return all(_is_tree(tree, features) for tree in _trees(regressor))
@@ -68,6 +68,8 @@ def _is_tree(tree: Any, features: int) -> bool:
     asked = tree.feature[inner]
     return bool(np.all((asked >= 0) & (asked < features)) and np.all(right[~inner] == -1))
 
+
+# The file
 
 SCHEMA = "dltune.regression/1"
 _HEADER = "dltune.json"

@@ -1,21 +1,8 @@
-"""A step of training, whatever framework runs it: nodes, tensors, and who waits for whom.
-
-Rows of whole numbers of different lengths, such as the edges of a graph, in two arrays.
-
-A step of training as a graph.
+"""Graph of a training step, for any framework: nodes, tensors, orders of nodes, lives of tensors.
 
 A *tensor* is what a node gives out at one of its output slots. Nodes read tensors (data edges) and
-may wait for nodes (control edges). The ways back of a loop are edges, too, but nothing waits for
-them: what remains has no cycle.
-
-Orders of a graph's nodes, and what comes before them.
-
-From when to when the memory of each tensor is needed (SuperNeurons, section 3.2).
-
-An estimate: memory that kernels take while they run is not in a graph, nor are outputs written over
-an input where it does not tell whose memory a tensor is.
-
-The graph of a profiled step.
+can wait for nodes (control edges). The ways back of a loop are edges, too, but nothing waits for
+them: the remaining graph has no cycle.
 """
 
 from __future__ import annotations
@@ -42,8 +29,9 @@ Kinds = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class CSR:
-    """Row i is `items[offsets[i]:offsets[i + 1]]` (compressed sparse rows, without values).
+    """Rows of integers of different lengths, such as the edges of a graph, in two arrays.
 
+    Row i is `items[offsets[i]:offsets[i + 1]]` (compressed sparse rows, without values).
     `offsets`: int32, one more than there are rows. `items`: int32.
     """
 
@@ -146,7 +134,9 @@ class Tensors:
 
 @dataclass(frozen=True, eq=False)
 class StepGraph:
-    """`names` of the nodes, for people; `op`: per node the index of its op, -1 for none that takes
+    """A step of training as a graph.
+
+    `names` of the nodes, for people; `op`: per node the index of its op, -1 for none that takes
     time; `runs`: how often an execution runs it (0: not in this one, above 1: in a loop).
 
     `reads`: per node the tensors at its inputs, by input slot. `control`: per node those that it
@@ -177,6 +167,9 @@ class StepGraph:
     def successors(self) -> CSR:
         """Per node those that wait for it, in rising order."""
         return self.predecessors.transposed(len(self))
+
+
+# Orders of a graph's nodes, and the nodes before them
 
 
 def topological(graph: StepGraph) -> list[int]:
@@ -233,6 +226,9 @@ def ancestors(graph: StepGraph, nodes: Iterable[int]) -> set[int]:
     return found
 
 
+# Lives of tensors
+
+
 @dataclass(frozen=True, eq=False)
 class Lives:
     """Arrays over the tensors for which an execution took memory: from the start of the node that
@@ -245,7 +241,13 @@ class Lives:
 
 
 def lives(graph: StepGraph, start: Amounts, end: Amounts) -> Lives:
-    """`start` and `end`: per node, in any unit; negative for a node that did not run."""
+    """Return from when to when the memory of each tensor is needed (SuperNeurons, section 3.2).
+
+    The result is an estimate: memory that kernels take while they run is not in a graph, nor are
+    outputs written over an input where the graph does not show whose memory a tensor is.
+
+    `start` and `end`: per node, in any unit; negative for a node that did not run.
+    """
     tensors = graph.tensors
     until = np.full(len(tensors), -1, np.int64)
     ran = (start >= 0) & (end >= 0)
@@ -274,6 +276,8 @@ def peak(found: Lives) -> tuple[int, int, list[int]]:
     largest = held[np.argsort(-found.bytes[held], kind="stable")]
     return int(level[at]), moment, found.tensor[largest].tolist()
 
+
+# The graph of a profiled step
 
 # the node type through which a loop's values flow back
 BACK = ("NextIteration", "RefNextIteration")

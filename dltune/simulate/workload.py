@@ -1,12 +1,7 @@
-"""What a job's step is to a simulator: ops with their times at each way to run, on a machine.
+"""Workload: a profile made ready for simulation: graphs of tasks, a curve per op, a machine.
 
-A profile made ready for simulation: graphs of tasks, a curve for each op, a machine.
-
-Tie simulated times to the one run whose time is known: the job under its own settings.
-
-Ops were measured one by one; in the job the executor spends time on each, and caches are shared.
-The first is a fixed time per op, found so that the simulated span equals the measured one. What
-that cannot explain (it has a limit) is a factor on all op times.
+`workload` builds it from a profile. `calibrated` also ties simulated times to the one run whose
+time is known: the job under its own settings.
 """
 
 from __future__ import annotations
@@ -71,7 +66,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workload:
-    """The input of the strategies.
+    """A job's step for the simulator: ops with their times at each way to run, on a machine. It is
+    the input of the strategies.
 
     `curves` and `fixed` are per op of the profile: an op that is not controlled has no curve
     but a fixed time, in which it holds no core (it waits, for data or for another op); a tensor
@@ -376,6 +372,8 @@ def _why(profile: Profile) -> str:
     return f" (it is incomplete: {profile.partial})" if profile.partial else ""
 
 
+# Calibration to the measured span
+
 # The most that TensorFlow's executor may be made responsible for, in seconds per op: reading the
 # attribute, hashing and two clock reads are 0.5 us, and a hand-over between threads about 6 us.
 MAX_OVERHEAD = 10e-6
@@ -392,7 +390,14 @@ DOUBTFUL = 1.3
 
 @dataclass(frozen=True)
 class Calibration:
-    """`overhead` in seconds per op, `scale` on all op times, `span` the measured one in seconds."""
+    """Correction that ties simulated times to the job's own measured run.
+
+    Ops were measured one by one; in the job the executor spends time on each, and caches are
+    shared. The first is a fixed time per op, found so that the simulated span equals the measured
+    one. The remainder that it cannot explain (it has a limit) is a factor on all op times.
+
+    `overhead` in seconds per op, `scale` on all op times, `span` the measured one in seconds.
+    """
 
     overhead: float
     scale: float

@@ -1,15 +1,4 @@
-"""Orders obeyed by TensorFlow in this process, without a dltune outside it.
-
-Which of the machine's instructions a TensorFlow was compiled without, as it tells itself.
-
-TensorFlow's own kernels (Eigen) have the instructions that its build was given; the wheels on PyPI
-have AVX. A build knows which, and tells once at its first op, if its log is not turned down: "To
-enable the following instructions: AVX2 FMA, in other operations, rebuild" (cpu_feature_guard.cc;
-operations by oneDNN are others: oneDNN makes code for the CPU that is there). It is asked here, in
-a process of its own, without an import: a twentieth of a second.
-
-Settings that TensorFlow itself knows: one intra-op and one inter-op count for all ops.
-"""
+"""TensorFlow's runtime: orders for it in this process, missing instructions, thread settings."""
 
 from __future__ import annotations
 
@@ -28,6 +17,8 @@ from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Uniform
 from dltune.schemas.profile import Settings
 from dltune.system.proc import process
+
+# Orders for TensorFlow in this process, without a dltune outside it
 
 _plugin: ctypes.CDLL | None = None  # keeps the library loaded
 
@@ -66,6 +57,8 @@ def obey(lines: Sequence[str]) -> None:
     _plugin = library
 
 
+# Instructions of the machine that a TensorFlow was compiled without
+
 _LIBRARY = "libtensorflow_framework.so"
 _ASK = """
 import ctypes, sys
@@ -77,7 +70,15 @@ _SECONDS = 30.0
 
 
 def lacking(library: Path) -> tuple[str, ...] | None:
-    """Those that the CPU here has and the build lacks, as TensorFlow calls them ("AVX512F", "FMA").
+    """Return the instructions that the CPU here has and the build lacks, as TensorFlow calls them
+    ("AVX512F", "FMA").
+
+    TensorFlow's own kernels (Eigen) have the instructions that its build was given; the wheels on
+    PyPI have AVX. A build has a list of the missing ones, and logs it once at its first op, if its
+    log is not turned down: "To enable the following instructions: AVX2 FMA, in other operations,
+    rebuild" (cpu_feature_guard.cc; operations by oneDNN are others: oneDNN makes code for the CPU
+    that is there). This function makes the library log the list in a process of its own, without an
+    import: a twentieth of a second.
 
     `library`: its libtensorflow_framework.so.2. None when it cannot be asked: a TensorFlow without
     this function, or one for another system.
@@ -109,6 +110,9 @@ def lacking_in(pid: int) -> tuple[str, ...] | None:
         return None
     library = next((path for path in sorted(paths) if Path(path).name.startswith(_LIBRARY)), None)
     return lacking(Path(f"/proc/{pid}/root{library}")) if library else None
+
+
+# Settings of TensorFlow itself: one intra-op and one inter-op thread count for all ops
 
 
 def default_threads(machine: Machine) -> Uniform:

@@ -1,10 +1,4 @@
-"""Build the graph of a standalone job from the keys of its ops. Imports TensorFlow.
-
-Inputs of many ops as views of one buffer for each type, so that large ones fit in memory.
-
-Inputs of one op lie one after the other: were they the same bytes, the op would read half as much
-as it does in a job. Imports TensorFlow.
-"""
+"""Graph of a standalone job, built from the keys of its ops. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,6 +13,8 @@ from dltune.profile.standalone import Plain, Standalone, Task, Value, plain, sha
 from dltune.schemas import graph
 from dltune.schemas.graph import SIZES, OpKey, TensorType
 
+# Inputs of ops
+
 # TensorFlow hands out a slice of a tensor without a copy where it begins on this many bytes
 _ALIGNMENT = 64
 
@@ -32,6 +28,12 @@ class View(NamedTuple):
 
 
 class Views:
+    """Inputs of many ops as views of one buffer for each type, so that large ones fit in memory.
+
+    Inputs of one op lie one after the other: if they were the same bytes, the op would read half as
+    much as it does in a job.
+    """
+
     def __init__(self) -> None:
         self._kept: dict[View, None] = {}
 
@@ -75,6 +77,8 @@ def _view(buffer: tf.Tensor, view: View) -> tf.Tensor:
     count = tf.TensorShape(view.shape).num_elements()
     return tf.reshape(buffer[view.start : view.start + count], view.shape)
 
+
+# The graph
 
 # inputs that hold a shape, an axis or a count: their values are made up, or the op is left out
 _VALUES = frozenset(
