@@ -1,9 +1,4 @@
-"""The reading of a job on a terminal while it is watched.
-
-`dltune io-report`.
-
-`dltune lmdb`.
-"""
+"""Commands `dltune io-report` and `dltune lmdb`, and the view of a watched job on a terminal."""
 
 from __future__ import annotations
 

@@ -1,22 +1,12 @@
-"""Read-ahead hints from outside an unmodified job, by a separate process.
+"""Read-ahead hints for an unmodified job, given by a separate process.
 
-It sees what the job has touched, never what it will want: for a job that reads on, ahead of it; for
-one that reads in random order, the whole file once, from front to back, when that fits into memory.
+The process sees what the job has touched, never what it will read next. For a job that reads
+sequentially it gives hints ahead of the reading position. For a job that reads in random order it
+brings the whole file into memory once, from front to back, if the file fits.
 
-Where in a file a job reads now.
-
-A mapping: the pages in the process's own page table (/proc/PID/pagemap, bit 63), which hints do not
-add to, though a fault maps up to 16 pages around it that are in memory. A descriptor that is read:
-its position.
-
-Requests to the kernel: ahead of where the job reads, or all of a file once.
-
-Start and end of the process that gives hints, and its report.
-
-The process that gives hints: python -m dltune.systems.lmdb.follow PID, with the files as JSON on
-stdin.
-
-Ends with the process PID, or with its own parent; prints what it did, as JSON, when PID ends.
+`followed` starts the process as `python -m dltune.systems.lmdb.follow PID`, with the files as JSON
+on stdin. The process ends with the process PID, or with its own parent. When PID ends, it prints
+what it did, as JSON.
 """
 
 from __future__ import annotations
@@ -140,7 +130,12 @@ class _Mapping:
 
 @dataclass
 class Frontiers:
-    """Where the processes of a job read one file of `size` bytes, known by device and inode."""
+    """Where the processes of a job read one file of `size` bytes, known by device and inode.
+
+    The position in a mapping comes from the pages in the process's own page table
+    (/proc/PID/pagemap, bit 63). Hints add no pages there, but a fault maps up to 16 pages around it
+    that are in memory. A descriptor that is read has its own position.
+    """
 
     device: int
     inode: int
@@ -204,7 +199,8 @@ CHUNK = 8 << 20  # bytes of a whole file that are on their way at a time
 
 
 class Hints(abc.ABC):
-    """Hints for one file. `asked`: bytes so far."""
+    """Hints for one file: requests to the kernel for the data ahead of the reading position, or for
+    the whole file once. `asked`: bytes so far."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be read."""
@@ -313,6 +309,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
+    """Give hints, sample by sample, until the job ends; then print what was done."""
     leader = int(sys.argv[1])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job can go on after a SIGINT

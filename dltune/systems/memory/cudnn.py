@@ -1,10 +1,7 @@
-"""Networks as the memory of a GPU sees them: cuDNN's workspaces.
+"""The networks that SuperNeurons was measured with, as layers of cuDNN.
 
-The networks that SuperNeurons was measured with, as layers of cuDNN: a convolution and a dense
-layer have their biases inside, and copies and sums of branches are layers of their own.
-
-Inception-v4 as layers of cuDNN, each convolution normalised, modules between a fork and a
-concatenation. Branches are written as in `inception.py`; here no convolution has a bias.
+Their memory is that of a GPU, with cuDNN's workspaces. A convolution and a dense layer have their
+biases inside, and copies and sums of branches are layers of their own.
 """
 
 from __future__ import annotations
@@ -106,7 +103,11 @@ _C = (
 
 def inception_v4() -> Network:
     """Szegedy, Ioffe, Vanhoucke and Alemi, "Inception-v4, Inception-ResNet and the impact of
-    residual connections on learning", 2016."""
+    residual connections on learning", 2016.
+
+    Each convolution is normalised, and modules are between a fork and a concatenation. Branches are
+    written as in `dltune/simulate/architectures.py`; here no convolution has a bias.
+    """
     net = Building.on(299)
     x = 0
     for number, step in enumerate(("32@3x3/2", "32@3x3v", "64@3x3")):

@@ -1,11 +1,4 @@
-"""The number of further repeated blocks of a step that have room in a budget.
-
-A step with further blocks between those that repeat.
-
-A copy is between two blocks. From the block before and the block behind it reads the values that
-each block reads from its neighbours; it also reads the values that all blocks read. Nodes that
-gather from all blocks gather from copies, too.
-"""
+"""The number of further repeated blocks of a step that have room in a budget."""
 
 from __future__ import annotations
 
@@ -51,7 +44,13 @@ class _Pass:
 
 @dataclass(frozen=True, eq=False)
 class Deeper:
-    """`step` as profiled, and what repeats in it."""
+    """`step` as profiled, and what repeats in it.
+
+    `of` returns a step with further blocks between those that repeat. A copy is between two blocks.
+    From the block before and the block behind it reads the values that each block reads from its
+    neighbours; it also reads the values that all blocks read. Nodes that gather from all blocks
+    gather from copies, too.
+    """
 
     step: Step
     repeat: Repeat

@@ -1,21 +1,9 @@
-"""Tensors that leave memory for a file while a step runs, in addition to recomputation.
+"""Tensors that leave memory for another tier while a step runs, in addition to recomputation.
 
-Tiers of memory: one that ops compute in, and others that hold tensors without room there
-(SuperNeurons' unified tensor pool, Fig. 7). Copies in and out are done by engines separate from the
-cores.
-
-Blocks of memory that leave for another tier between two uses, and when.
-
-A step whose copies to other tiers and back overlap with computing, simulated.
-
-The cores do one step of the schedule after the other; each far tier has a copy engine for each
-direction, which of the copies that wait does that which a step will wait for first.
-
-The tensor cache (SuperNeurons, section 3.3.2, Algorithm 2): a tier of memory keeps the tensors
-that were used last, and those that a layer works on are locked.
-
-The tensors that leave for another tier, and when: as SuperNeurons does it with the outputs of
-convolutions, as its tensor cache does, and, ours, as the times of the ops allow.
+The tensors, and when they leave, are chosen as SuperNeurons does it with the outputs of
+convolutions (`published`), as its tensor cache does (`cached`), and, ours, as the times of the ops
+allow (`hidden` and `prefetched`). `overlapped` simulates the step; `Offloader` plans for a file as
+the other tier.
 """
 
 from __future__ import annotations
@@ -45,7 +33,11 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Tiers:
-    """`near`: bytes of the memory that ops compute in. `far`: the fastest first."""
+    """`near`: bytes of the memory that ops compute in. `far`: the fastest first.
+
+    One tier is that in which ops compute; others hold tensors without room there (SuperNeurons'
+    unified tensor pool, Fig. 7). Copies in and out are done by engines separate from the cores.
+    """
 
     near: int
     far: Sequence[Tier]
@@ -87,7 +79,10 @@ class Swap(NamedTuple):
     """A `block` of `Accesses` that leaves and comes back. The copy out begins when step `out` has
     ended, and must have ended before step `freed` begins; its memory is taken again before step
     `back`, and the copy in must have ended before step `use` begins. `tier`: which of the far
-    ones. out < freed <= back <= use."""
+    ones. out < freed <= back <= use.
+
+    The block leaves for another tier between two uses.
+    """
 
     block: int
     out: int
@@ -157,8 +152,13 @@ class Overlapped:
 def overlapped(
     accesses: Accesses, seconds: Sequence[float], swaps: Sequence[Swap], tiers: Tiers
 ) -> Overlapped:
-    """`seconds`: by step of the schedule. A step waits for the tensors that it frees and for those
-    that it reads; a copy in waits for the memory that it comes into."""
+    """Simulate a step whose copies to other tiers and back overlap with computing. `seconds`: by
+    step of the schedule. A step waits for the tensors that it frees and for those that it reads; a
+    copy in waits for the memory that it comes into.
+
+    The cores do one step of the schedule after the other. Each far tier has a copy engine for each
+    direction. Of the copies that wait, the engine does that which a step will wait for first.
+    """
     steps, bytes = len(seconds), accesses.bytes
     outs = [steps + 2 * number for number in range(len(swaps))]
     rows: list[list[int]] = [[step + 1] for step in range(steps - 1)]
@@ -213,8 +213,10 @@ class Checked(NamedTuple):
 
 @dataclass
 class TensorCache:
-    """`capacity` in bytes. `held`: by tensor its bytes, the least recently used first. Tensors are
-    known by numbers of the caller's."""
+    """The tensor cache (SuperNeurons, section 3.3.2, Algorithm 2): a tier of memory keeps the
+    tensors that were used last, and those that a layer works on are locked. `capacity` in bytes.
+    `held`: by tensor its bytes, the least recently used first. Tensors are known by numbers of the
+    caller's."""
 
     capacity: int
     held: OrderedDict[int, int] = field(default_factory=OrderedDict)

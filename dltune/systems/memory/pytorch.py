@@ -1,15 +1,4 @@
-"""A step that PyTorch runs call by call, ready for its memory to be planned.
-
-Its calls run in the order of the script, and results that autograd keeps are computed again where
-it reads them. A call that writes into another call's result is one with that call: only the result
-of both is read again.
-
-The part of a step that PyTorch's compiler keeps for the backward pass, so that it fits a budget.
-
-`activation_memory_budget`, a number, is the part that the compiler keeps of all that it would keep;
-it computes the cheapest again. The profile has the outcome of each number, for the job's own
-graphs.
-"""
+"""Memory of a PyTorch step, run call by call or compiled."""
 
 from __future__ import annotations
 
@@ -49,8 +38,14 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class EagerStep:
-    """`groups`: by node of the step's graph. `live`: bytes that are there before the step and after
-    it. `readers`: by node, the storages that autograd reads just before it."""
+    """A step that PyTorch runs call by call, ready for its memory to be planned. `groups`: by node
+    of the step's graph. `live`: bytes that are there before the step and after it. `readers`: by
+    node, the storages that autograd reads just before it.
+
+    Its calls run in the order of the script, and results that autograd keeps are computed again
+    where it reads them. A call that writes into another call's result is one with that call: only
+    the result of both is read again.
+    """
 
     step: MeasuredStep
     calls: Calls
@@ -345,7 +340,13 @@ def decide_compiled(
 ) -> Memory:
     """Plan for `budget`: bytes of PyTorch's allocator in all; `slowdown`: as few as with so much
     more work, a share; neither: as few as possible. Raises UsageError when the budget cannot be
-    met, or the profile lacks the necessary data."""
+    met, or the profile lacks the necessary data.
+
+    The plan chooses the part of a step that PyTorch's compiler keeps for the backward pass.
+    `activation_memory_budget`, a number, is the part that the compiler keeps of all that it would
+    keep; it computes the cheapest again. The profile has the outcome of each number, for the job's
+    own graphs.
+    """
     _require_known(found)
     there = list(_kept(found))
     if budget is not None:

@@ -1,15 +1,4 @@
-"""From a profile to the order in which each worker is sent its parameters.
-
-The time that the ops and transfers of a step take: the paper's time oracle (TicTac, section
-5).
-
-An order that is never worse than the paper's, and closes what these leave open (ours).
-
-A step is as long as its worst receive makes it (`efficiency.makespan`): the moment at which that
-has come, and the work that waits for it or for later ones. Only two kinds of moves make that
-shorter: a receive before it that made nothing ready goes behind it, or all that some ops still need
-comes before it.
-"""
+"""From a profile to the order in which each worker is sent its parameters."""
 
 from __future__ import annotations
 
@@ -52,6 +41,7 @@ from dltune.systems.transfers.section import (
 )
 
 
+# The time that the ops and transfers of a step take: the paper's time oracle (TicTac, section 5)
 def op_seconds(profile: Profile) -> list[float]:
     """By op of the profile, the least measured time of one run, with as many threads as the job
     gave an op, or the next fewer that were measured. 0 for one that waits for something else: it
@@ -77,7 +67,14 @@ LOOKS = 5_000
 
 def improved(partition: Partition, looks: int = LOOKS) -> list[int]:
     """Places of the receives. The better of TIC's and TAC's order, moved while that helps, then
-    from shuffled neighbours of the best; the same for the same partition."""
+    from shuffled neighbours of the best; the same for the same partition.
+
+    The result is never worse than the paper's orders, and closes what these leave open (ours). A
+    step is as long as its worst receive makes it (`overlap.makespan`): the moment at which that
+    receive has come, and the work that waits for it or for later ones. Only two kinds of moves make
+    a step shorter: a receive before the worst one that made nothing ready goes behind it, or all
+    that some ops still need comes before it.
+    """
     search = _Search(partition, looks)
     search.descend(min(tac(partition), tic(partition), key=search.length))
     chance = random.Random(len(partition))

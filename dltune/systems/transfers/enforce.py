@@ -1,10 +1,6 @@
-"""The order of transfers as planned in each process of a job, and what came of it.
+"""The planned order of transfers in each process of a job, and what came of it.
 
-The tasks of the cluster that a job runs in, as TF_CONFIG names them.
-
-The overlap of the transfers of a step that was run with its ops.
-
-The order of transfers in a benchmark, and how well transfers overlap with ops there.
+The order can also be compared with others in a benchmark (`TransferObserver`).
 """
 
 from __future__ import annotations
@@ -39,8 +35,11 @@ VARIABLE = "TF_CONFIG"
 
 
 def cluster_tasks(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return tasks as "/job:ps/task:0"; none where no cluster is described in a form that is
-    understood."""
+    """Return the tasks of the cluster that a job runs in, as TF_CONFIG names them.
+
+    A task is written as "/job:ps/task:0". The set is empty where no cluster is described in a form
+    that is understood.
+    """
     try:
         cluster = json.loads(environment.get(VARIABLE, "null"))["cluster"]
         return frozenset(
@@ -73,8 +72,11 @@ def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
 def efficiency(
     execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
 ) -> float | None:
-    """E of one step (TicTac, equation 3). None where nothing was recorded, nothing planned came, or
-    the step was given up before all of that was read."""
+    """Return E, how well the transfers of a step that was run overlapped with its ops.
+
+    E is that of one step (TicTac, equation 3). None where nothing was recorded, nothing planned
+    came, or the step was given up before all of that was read.
+    """
     found = bounds(execution, graph, receiver)
     if found is None or not _finished(execution, graph, receiver):
         return None

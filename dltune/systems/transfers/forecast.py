@@ -1,25 +1,7 @@
-"""The predicted effect of an order of transfers on a cluster of some size: steps with and without
-it.
+"""The predicted effect of an order of transfers on a cluster of some size, by simulation.
 
-A worker's step in as few pieces as its transfers allow, to be simulated many times.
-
-Ops that need the same receives and lead to the same sends are one piece: they become ready
-together, and nobody waits for one of them alone.
-
-Synchronous steps of several workers and the servers that hold their parameters, simulated.
-
-All workers run the same graph, one op at a time. A step begins with all of them asking for all
-parameters, and ends when the last op and the last gradient are done: what servers do with gradients
-takes no time (TicTac, section 2.2). Each host has one link out and one in. A server and a worker
-have one transfer under way at once (section 5.1), of parameters in the order that the server has
-for this worker, of gradients as they are ready; the servers of one worker and the workers of one
-server share links.
-
-The effect of an order on clusters, networks and batch sizes that the profile is not of.
-
-Steps are simulated (`overlap/cluster.py`) with the profile's op times and the link that was seen. A
-server's link is shared by the workers that receive from it at once, as it was where the profile is
-of several: the whole link is what one of them saw, times their number.
+Synchronous steps of several workers, and of the servers that hold their parameters, are simulated
+with and without the order.
 """
 
 from __future__ import annotations
@@ -45,9 +27,12 @@ from dltune.systems.transfers.section import Order
 
 @dataclass(frozen=True, eq=False)
 class Worker:
-    """Tasks: receives, then sends, each in the order of the nodes, then pieces of computing.
+    """A worker's step in as few pieces as its transfers allow, to be simulated many times. Tasks:
+    receives, then sends, each in the order of the nodes, then pieces of computing. `successors`:
+    per task, those that wait for it. `seconds`: per piece.
 
-    `successors`: per task, those that wait for it. `seconds`: per piece.
+    Ops that need the same receives and lead to the same sends are one piece: they become ready
+    together, and nobody waits for one of them alone.
     """
 
     receives: int
@@ -107,7 +92,16 @@ class ClusterStep:
 
 class SimulatedCluster:
     """`server`: by transfer of a worker, receives first, the number of the server at the other end;
-    `alone`: the transfer's seconds where it shares no link."""
+    `alone`: the transfer's seconds where it shares no link.
+
+    All workers run the same graph, one op at a time. A step begins with all of them asking for all
+    parameters, and ends when the last op and the last gradient are done: what servers do with
+    gradients takes no time (TicTac, section 2.2).
+
+    Each host has one link out and one in. A server and a worker have one transfer under way at once
+    (section 5.1), of parameters in the order that the server has for this worker, of gradients as
+    they are ready. The servers of one worker and the workers of one server share links.
+    """
 
     def __init__(self, worker: Worker, workers: int, server: Integers, alone: Numbers) -> None:
         self.workers = workers
@@ -277,7 +271,13 @@ class Simulated:
 
 
 def simulated(profile: Profile, order: Order, cluster: Cluster) -> Simulated:
-    """For workers like the first of the profile. Raises UsageError without a bandwidth."""
+    """Predict the effect of an order on clusters, networks and batch sizes that the profile is not
+    of, for workers like the first of the profile. Raises UsageError without a bandwidth.
+
+    Steps are simulated with the profile's op times and the link that was seen. A server's link is
+    shared by the workers that receive from it at once, as it was where the profile is of several:
+    the whole link is what one of them saw, times their number.
+    """
     every = list(workers(profile))
     step, received = every[0]
     senders = {one.sender for one in received}

@@ -1,9 +1,4 @@
-"""Positions of the records of a file: those of its format, else equal pieces.
-
-Reading processes that are kept for a whole session, so that starting them costs nothing.
-
-The ways of reading that are compared: the task of each run.
-"""
+"""Runs of a reading experiment: records, ways of reading, and the processes that read."""
 
 from __future__ import annotations
 
@@ -45,6 +40,8 @@ def records(path: Path, descriptor: int, kind: FileFormat, limit: int) -> Record
     """The first records of about `limit` bytes of an open file.
 
     Raises UsageError for a damaged LMDB file.
+
+    Positions are those of the file's format, else equal pieces.
     """
     if kind == "lmdb":
         return _lmdb(path, limit)
@@ -167,7 +164,8 @@ class Refused(Exception):
 
 
 class Readers:
-    """Use as a context manager: leaving the block ends the processes."""
+    """Reading processes, kept for a whole session so that starting them costs nothing. Use as a
+    context manager: leaving the block ends the processes."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""One file, read cold in every way, in turns, within a time that is fixed before.
+"""A reading experiment on one file: it is read cold in every way, in turns, in a fixed time.
 
-Figures of the runs of each way: medians over rounds, with their spread.
+Figures of the runs of each way are medians over rounds, with their spread.
 """
 
 from __future__ import annotations

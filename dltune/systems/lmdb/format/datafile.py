@@ -1,9 +1,8 @@
-"""An LMDB data file, opened for reading.
+"""LMDB data files: how a file is opened, and what its two meta pages say.
 
-The two meta pages: which format this is, and the committed snapshots.
-
-A commit writes the meta page that is older, so the two take turns: transaction T is in page
-T mod 2, and the newest of the two is the database.
+The meta pages hold the version of the format and the committed snapshots. A commit writes the older
+meta page, so the two take turns: transaction T is in page T mod 2, and the newer of the two is the
+current database.
 """
 
 from __future__ import annotations

@@ -7,15 +7,13 @@
 A record's bytes are in one piece in the data file, on overflow pages too. Reading is right as long
 as `holds()` says so *afterwards*: see the package on writers.
 
-The file an index is kept in: a JSON header, then the arrays as they are in memory.
+An index file has a JSON header, followed by the arrays as they are in memory:
 
-    dltune.lmdb-index/1\n
+    dltune.lmdb-index/1
+
     length and CRC of the header, 8 bytes little-endian each
     the header (Header as JSON), then zeros up to a multiple of 64
     the arrays, each at a multiple of 64
-
-Arrays are mapped, so that the processes of a node share them; each is checked against its CRC when
-its database is opened. The file is written next to its target and moved.
 """
 
 from __future__ import annotations
@@ -80,7 +78,10 @@ def beside(data: Path) -> Path:
 
 
 def write_index(path: Path, identity: Identity, databases: Iterable[Entries]) -> None:
-    """Raises UsageError when `path` cannot be written, or is being written by another."""
+    """Raises UsageError when `path` cannot be written, or is being written by another.
+
+    The file is written next to its target and moved.
+    """
     described = []
     parts: list[bytes | memoryview] = []
     length = 0
@@ -101,7 +102,11 @@ def write_index(path: Path, identity: Identity, databases: Iterable[Entries]) ->
 
 
 class IndexReader:
-    """An index file, opened. `header` is None when it is missing, damaged or of another kind."""
+    """An index file, opened. `header` is None when it is missing, damaged or of another kind.
+
+    Arrays are mapped, so that the processes of a node share them. Each array is checked against its
+    CRC when its database is opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

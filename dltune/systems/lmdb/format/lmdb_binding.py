@@ -1,8 +1,6 @@
-"""The native part: built at first use, called through ctypes.
+"""Scan and verification of LMDB files, by a native part.
 
-One pass over a snapshot: the positions of the records of each of its databases.
-
-Checks of a whole LMDB file: every page in one place, trees in order, counts right.
+The native part is built at first use and called through ctypes.
 """
 
 from __future__ import annotations
@@ -156,6 +154,8 @@ def scan(data: DataFile, tell: Tell | None) -> list[Entries]:
     UsageError when the file is damaged: every tree's pages carry their numbers, are filled as LMDB
     fills them, and hold as many records as their header says; no page is used twice, or is used and
     listed as free.
+
+    One pass over a snapshot finds the positions of the records of each database.
     """
     native = load()
     call = Call(data, tell)
@@ -244,6 +244,8 @@ def verify(path: Path, *, tell: Tell | None = None) -> VerifyReport:
     Reads all tree pages, the first page of each record on overflow pages, and the list of free
     pages. Keys must be in one of LMDB's own orders. Raises UsageError when this is no LMDB file
     that dltune reads, or when it was written to meanwhile.
+
+    Every page must be in one place, trees in order, and counts right.
     """
     native = load()
     with opened(path) as data:

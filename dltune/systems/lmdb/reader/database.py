@@ -1,10 +1,4 @@
-"""A database at a snapshot, open for reading; noticed when a writer overtakes it.
-
-Read-ahead hints while something else, such as py-lmdb, does the reading.
-
-The kernel is asked (posix_fadvise WILLNEED) to bring records into the page cache that will be read
-next. A wrong hint costs time, never data: whoever reads sees the file's content.
-"""
+"""A database at a snapshot, open for reading, and read-ahead hints for other readers of a file."""
 
 from __future__ import annotations
 
@@ -44,6 +38,8 @@ class Database:
     with the same key (and the same place among its duplicates), or, where that has been deleted,
     the next one in key order. So every position stays readable and each value is one that was
     committed under its key. `overtaken` counts the changes of snapshot.
+
+    A writer that overtakes the snapshot is noticed.
     """
 
     def __init__(self, path: Path, name: bytes | None, *, direct: bool) -> None:
@@ -168,6 +164,10 @@ class ReadAhead:
     `positions`: of records in key order, from a sampler, finite or not. `ahead`: bytes that are
     asked for before they are given out. When a writer has committed, which is noticed by the
     transaction's number, hints go where the records are now.
+
+    The hints are for something else, such as py-lmdb, that does the reading. dltune asks the kernel
+    (posix_fadvise WILLNEED) to bring the records that will be read next into the page cache. A
+    wrong hint costs time, never data: the reader always sees the file's content.
     """
 
     def __init__(

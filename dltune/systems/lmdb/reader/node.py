@@ -1,21 +1,15 @@
-"""The ranks of a node meet, and one of them reads for all (LMM).
+"""The ranks of a node meet, and one of them reads ahead for all into shared memory (LMM).
 
 Local rank 0 listens on a socket with an abstract name that all ranks of the job on this node derive
-alike; the others connect and are handed the memory (a memfd) over it. Neither has a name in any
-file system, so whatever is killed leaves nothing behind. Each message is a packet:
+alike. The others connect and receive the memory (a memfd) over it. Neither has a name in any file
+system, so a process that is killed leaves nothing behind. Each message is a packet:
 
     a rank says     {"rank": 3}, and later {"free": slot} for a slot that it has used
     the reader says {"ranks": 4} once all have come, {"memory": size, ...} with its descriptor once
                     it knows the file, then {"filled": ...} for each slot, and at last {"end": true}
                     or {"error": ..., "remedy": ...}
 
-A rank that ends is forgotten; if the reader ends, the closed socket informs the others.
-
-Iterations read ahead into slots of memory that the ranks of a node share (COAL, DIO, PROV).
-
-A slot holds the records of consecutive iterations, of all the node's ranks, as they are in the
-file: adjacent data is read by one request. Behind them is a table of `ENTRY` rows: for each rank,
-each iteration and each of its records, where value and key are.
+A rank that ends is forgotten. If the reader ends, the closed socket informs the others.
 """
 
 from __future__ import annotations
@@ -64,6 +58,11 @@ class Filling:
     """Fills slots of `memory` (the address of options.memory bytes) for the `shares` of a node.
 
     Iterations from `next` up to `last` (None: without end).
+
+    The ranks of a node share the memory into which iterations are read ahead (COAL, DIO, PROV). A
+    slot holds the records of consecutive iterations, of all the node's ranks, as they are in the
+    file: one request reads adjacent data. Behind the records is a table of `ENTRY` numbers per row:
+    for each rank, each iteration and each of its records, the places of value and key.
     """
 
     database: Database

@@ -1,24 +1,7 @@
-"""Options of reading records: the optimisations of LMDBIO that can be chosen.
+"""Options of reading records, and the parts that follow them: order, shares, requests, tokens.
 
-Options that a plan has for a file: what `dltune plan io` decided, read by the job itself.
-
-The order of records: a circular sequence over the whole database, and which of its numbers are a
-rank's: strided sharding.
-
-Number s of the sequence is record s mod n, or, shuffled, place s mod n of the permutation of epoch
-s div n. LMDB's readers go on with the first record after the last one, so that a block of records
-is always full (the thesis, chapter 5.2.2).
-
-Records coalesced into requests, and the place of each record in memory then.
-
-Staggering (STAG): a reader reads only while it holds one of n tokens.
-
-A token is a lock on one byte of a file next to the database, of the kind that belongs to an open
-file (OFD locks): the kernel passes it on when its holder is done or dies. Reader r takes token
-r mod n, so that readers of neighbouring ranks, which read neighbouring parts of the file, read
-together (the thesis, chapter 5.2.4, which passes tokens by MPI messages and names locks as the more
-elegant way; across nodes these need a file system that has locks, as local ones, NFSv4, Lustre with
-`flock` and GPFS do).
+`Options` are the optimisations of LMDBIO that can be chosen. `planned` returns the options that
+`dltune plan io` chose for a file; the job itself reads them.
 """
 
 from __future__ import annotations
@@ -84,6 +67,7 @@ class Options:
             raise UsageError(f"stagger must be at least 1, got {self.stagger}", remedy=None)
 
 
+# The options that a plan has for a file
 VARIABLE = "DLTUNE_IO"  # set by `dltune run`: a file with the plan's section on files
 AHEAD = 16 << 20  # bytes of read-ahead hints without a plan
 
@@ -136,7 +120,12 @@ _used: IoPlan | None = None
 
 
 class Order(Protocol):
-    """A circular sequence of the positions of `records` records."""
+    """A circular sequence of the positions of `records` records.
+
+    Number s of the sequence is record s mod n or, if shuffled, place s mod n of the permutation of
+    epoch s div n. LMDB's readers go on with the first record after the last one, so that a block of
+    records is always full (the thesis, chapter 5.2.2).
+    """
 
     @property
     def records(self) -> int: ...
@@ -195,6 +184,8 @@ class Share:
     All ranks together take size * batch consecutive numbers in an iteration. With run = batch each
     rank takes its part of them in one piece (the thesis, chapter 3.1.1), with run = 1 every
     size-th one (Caffe's own data layer). Raises UsageError for what cannot be.
+
+    The share selects the numbers of the sequence that belong to a rank: strided sharding.
     """
 
     rank: int
@@ -250,6 +241,8 @@ def layout(offsets: NDArray[np.uint64], sizes: NDArray[np.uint32], block: int, g
 
     Records at most `gap` bytes apart share a span of memory; a span is read in requests of at most
     `block` bytes. Spans begin and end at pages, as direct I/O needs.
+
+    Records are coalesced into requests, and each record gets its place in memory.
     """
     import numpy as np
 
@@ -283,7 +276,17 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence,
 
 
 class Tokens:
-    """`count` tokens for the readers of the data file at `path`; `reader` is this one's number."""
+    """`count` tokens for the readers of the data file at `path`; `reader` is this one's number.
+
+    Staggering (STAG): a reader reads only while it holds one of n tokens. A token is a lock on one
+    byte of a file next to the database, of the kind that belongs to an open file (OFD locks). The
+    kernel passes the lock on when its holder is done or dies.
+
+    Reader r takes token r mod n, so that readers of neighbouring ranks, which read neighbouring
+    parts of the file, read together. The thesis (chapter 5.2.4) passes tokens by MPI messages and
+    names locks as the more elegant way. Across nodes, locks need a file system that has them, as
+    local ones, NFSv4, Lustre with `flock` and GPFS do.
+    """
 
     def __init__(self, path: Path, count: int, reader: int) -> None:
         """Raises UsageError when the file next to it cannot be made."""

@@ -1,7 +1,4 @@
-"""A rank's records of an LMDB file, iteration by iteration.
-
-Any record by its position: for samplers of one's own, and PyTorch's map-style data sets.
-"""
+"""Records of an LMDB file, for training jobs: a rank's batches, or any record by its position."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class Reader:
     """Batches of a rank: `for records in reader` gives lists of `batch` records, without end.
 
     All ranks together go through the database as one circular sequence, each taking its share of
-    every iteration (`order.Share`), so that a batch is always full. `shuffle`: the seed of a random
+    every iteration (`Share`), so that a batch is always full. `shuffle`: the seed of a random
     order, new in each epoch and the same on all ranks; None for the order of keys.
 
         with Reader("train.lmdb", batch=32, shuffle=1) as reader:
@@ -211,6 +208,8 @@ class Records:
     `options.parallel` and neighbours read at once. PyTorch's DataLoader takes it as a data set, and
     reads whole batches by `__getitems__`. Can be used by several threads, forked and pickled.
     A writer may commit meanwhile: see `database.Database`.
+
+    It serves samplers of a job's own and PyTorch's map-style data sets.
     """
 
     def __init__(

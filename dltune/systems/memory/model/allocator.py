@@ -1,17 +1,4 @@
-"""Memory taken once and handed out in blocks (SuperNeurons, section 3.2.1): a list of free pieces,
-of which the first that is large enough is taken, and a table of used pieces.
-
-Pieces that are given back become one with free neighbours, which the paper does not mention:
-without that they only ever become smaller.
-
-The memory of TensorFlow's allocator while an executor runs a step's nodes in a planned order.
-
-It counts references as TensorFlow does, forward in time: a buffer is held by what will still read
-it, by a kernel until it has ended, and by the variable whose value it is. So it checks
-`schedule.lives`, which looks for the last reader.
-
-The tensors of a step through the heap pool, in the order in which they come and go.
-"""
+"""Allocators of a step's memory: the heap pool of SuperNeurons, and TensorFlow's allocator."""
 
 from __future__ import annotations
 
@@ -36,7 +23,14 @@ class PoolExhausted(Exception):
 @dataclass
 class HeapPool:
     """Addresses and lengths are in blocks. `free`: (address, length) of the free pieces, in order,
-    no two side by side. `taken`: by whose it is."""
+    no two side by side. `taken`: by whose it is.
+
+    Memory is taken once and handed out in blocks (SuperNeurons, section 3.2.1). The pool has a list
+    of free pieces, of which the first that is large enough is taken, and a table of used pieces.
+
+    Pieces that are given back become one with free neighbours, which the paper does not mention:
+    without that they only ever become smaller.
+    """
 
     blocks: int
     free: list[tuple[int, int]] = field(default_factory=list)
@@ -126,7 +120,14 @@ class _Allocator:
 
 
 def executed(step: MeasuredStep, order: Sequence[int]) -> Held:
-    """`order`: nodes as they run, some of them again: what reads a result reads the latest."""
+    """Return the memory of TensorFlow's allocator while an executor runs a step in a planned order.
+
+    `order`: nodes as they run, some of them again: what reads a result reads the latest.
+
+    The allocator counts references as TensorFlow does, forward in time: a buffer is held by what
+    will still read it, by a kernel until it has ended, and by the variable whose value it is. So it
+    checks `schedule.lives`, which looks for the last reader.
+    """
     graph, tensors = step.graph, step.graph.tensors
     alias, size = tensors.alias.tolist(), tensors.bytes.tolist()
     results = (tensors.kind == Kind.RESULT)[tensors.alias].tolist()
@@ -221,7 +222,8 @@ def events(lives: Lives) -> list[Event]:
 
 
 def replayed(lives: Lives) -> Replay:
-    """Through a pool that is large enough."""
+    """Replay the tensors of a step, in the order in which they come and go, through a heap pool
+    that is large enough."""
     sequence = events(lives)
     pool = HeapPool.of(sum(_blocks(event.bytes) * BLOCK for event in sequence if event.bytes))
     addresses = [0] * len(lives.bytes)

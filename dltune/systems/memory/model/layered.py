@@ -1,19 +1,7 @@
-"""A step of training layer by layer, as SuperNeurons runs it: forwards along a route and backwards
-along the same one, with the tensors that cuDNN's layers read and write.
+"""SuperNeurons' model of a training step, by layers: tensors, times, recomputation, workspaces.
 
-Gradients of rectifiers, normalisation across channels and softmax overwrite what they read, so
-that of a sum for its first branch; all others have separate memory. Parameters and workspaces
-are not counted. With these rules come out the figures of the paper's section 4.1.1.
-
-The time that the parts of a layered step take, from their operations and bytes.
-
-Results that are cheap to compute are given up and computed again (SuperNeurons, section 3.4).
-
-*Checkpoints* are kept: convolutions, dense layers, and where branches part or meet. The layers from
-one to the next are a segment.
-
-Convolutions take what memory is left at each step for their workspaces (SuperNeurons, section
-3.5): tensors first, then the fastest algorithm that has room.
+A step runs forwards along a route and backwards along the same route, with the tensors that cuDNN's
+layers read and write.
 """
 
 from __future__ import annotations
@@ -81,7 +69,13 @@ def route(network: Network) -> list[int]:
 
 
 def layer_step(network: Network, batch: int) -> LayerStep:
-    """Raises ValueError when several layers read one that is no fork."""
+    """Return a step of training. Raises ValueError when several layers read one that is no fork.
+
+    Gradients of rectifiers, normalisation across channels and softmax overwrite what they read. The
+    gradient of a sum for its first branch does the same. All others have separate memory.
+    Parameters and workspaces are not counted. These rules give the figures of the paper's section
+    4.1.1.
+    """
     expansion = _Expansion(network, batch)
     expansion.forward()
     expansion.backward()
@@ -174,7 +168,10 @@ def _readers(network: Network) -> list[list[int]]:
 
 def layer_seconds(step: LayerStep, device: Device) -> Numbers:
     """By node: as long as its operations or its bytes take, whichever is more. Its bytes: all that
-    it reads and gives out, parameters and their gradients."""
+    it reads and gives out, parameters and their gradients.
+
+    The time of each part of a layered step follows from its operations and bytes.
+    """
     graph, network = step.graph, step.network
     sizes: list[int] = graph.tensors.bytes.tolist()
     flops, moved = np.zeros(len(graph)), np.zeros(len(graph))
@@ -239,6 +236,10 @@ def schedule_recomputation(step: LayerStep, strategy: Strategy, *, offload: bool
 
     `offload`: outputs of convolutions leave for another tier and come back when the gradients reach
     their segment (section 3.3.1). A convolution in the paper's sense is no dense layer.
+
+    Results that are cheap to compute are given up and computed again (SuperNeurons, section 3.4).
+    *Checkpoints* are kept: convolutions, dense layers, and where branches part or meet. The layers
+    from one checkpoint to the next are a segment.
     """
     found = segments(step)
     each_time: Collection[int] = ()
@@ -346,7 +347,11 @@ def provisioned(
     step: LayerStep, steps: Sequence[Step], device: Device, free: Sequence[int]
 ) -> list[Work]:
     """`free`: by step of the schedule the bytes that tensors leave. A gradient is two passes, to
-    the layer's inputs and to its weights, that of the first layer one."""
+    the layer's inputs and to its weights, that of the first layer one.
+
+    Convolutions take the memory that is left at each step for their workspaces (SuperNeurons,
+    section 3.5): tensors first, then the fastest algorithm that has room.
+    """
     network, half = step.network, len(step.route)
     plain = layer_seconds(step, device).tolist()
     found = []

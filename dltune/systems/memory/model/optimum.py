@@ -1,20 +1,4 @@
-"""A lower bound on the results that must be computed again for a budget, whatever the order.
-
-A moment is the first run of a node. There no more than the budget can be held. A result that is
-read later and is not held must be computed again later, and so must its inputs that are not held.
-Between two moments nothing is restricted except the inputs of runs. So every order in which the
-nodes first run as given is a solution of this mixed-integer programme, and none can take less than
-its least. With all moments it is Checkmate's (Jain et al., MLSys 2020), except for the other memory
-that a stage holds, and with no limit on how often and in which order a stage computes. Few moments
-suffice where few are tight; they are added where a solution, made an order again, needs too much.
-
-Small steps to the optimum: when each result is held, as intervals for a constraint solver.
-
-As in MOCCASIN (Bartan et al., ICML 2023) a variable says when a node runs for the k-th time and
-another until when what it gives is retained; the intervals share the budget as a cumulative
-resource. There a node has one place in each stage; here what runs again may do so at any place
-between two first runs, in any order and several times.
-"""
+"""Proven limits of recomputation: a lower bound for any budget, and the optimum of small steps."""
 
 from __future__ import annotations
 
@@ -71,7 +55,20 @@ class _Programme:
 
 
 class Relaxation:
-    """Arguments as of `selection.select`."""
+    """A lower bound on the results that must be computed again for a budget, whatever the order.
+    Arguments as of `selection.select`.
+
+    A moment is the first run of a node. There no more than the budget can be held. A result that is
+    read later and is not held must be computed again later, and so must its inputs that are not
+    held. Between two moments nothing is restricted except the inputs of runs. So every order in
+    which the nodes first run as given is a solution of this mixed-integer programme, and none can
+    take less than its least.
+
+    With all moments it is Checkmate's (Jain et al., MLSys 2020), except for the other memory that a
+    stage holds, and with no limit on how often and in which order a stage computes. Few moments
+    suffice where few are tight; they are added where a solution, made an order again, needs too
+    much.
+    """
 
     def __init__(
         self,
@@ -374,8 +371,16 @@ def solve_intervals(
     limit: float,
     begin: Integers | None,
 ) -> IntervalSolution:
-    """Arguments as of `selection.select`. `bound`: seconds below which nobody can go; `begin`: an
-    order that meets the budget, if one is known. Imports ortools: for `solver.run` alone."""
+    """Solve a small step to the optimum: intervals say when each result is held.
+
+    Arguments as of `selection.select`. `bound`: seconds below which nobody can go; `begin`: an
+    order that meets the budget, if one is known. Imports ortools: for `solver.run` alone.
+
+    As in MOCCASIN (Bartan et al., ICML 2023) a variable of the constraint solver says when a node
+    runs for the k-th time, and another until when what it gives is retained; the intervals share
+    the budget as a cumulative resource. There a node has one place in each stage. Here what runs
+    again may do so at any place between two first runs, in any order and several times.
+    """
     from ortools.sat.python import cp_model
 
     unit = max(sum(seconds), 1e-12) / _UNITS

@@ -1,11 +1,4 @@
-"""A profiled step, ready for its memory to be planned.
-
-A step with another number of examples.
-
-A tensor of examples has the batch, or a multiple of it, as its first dimension, according to the
-keys of the ops that read it. Its bytes grow with the batch, and so does the time of the ops that
-read it or give it out.
-"""
+"""Profiled steps, ready for their memory to be planned, also with another number of examples."""
 
 from __future__ import annotations
 
@@ -230,7 +223,12 @@ _GIVEN = ("IteratorGetNext", "Arg", "Placeholder")
 
 @dataclass(frozen=True, eq=False)
 class Batched:
-    """A step as measured with `batch` examples. `grows`: by tensor, whether it holds examples."""
+    """A step as measured with `batch` examples. `grows`: by tensor, whether it holds examples.
+
+    A tensor of examples has the batch, or a multiple of it, as its first dimension, according to
+    the keys of the ops that read it. Its bytes grow with the batch, and so does the time of the ops
+    that read it or give it out.
+    """
 
     step: MeasuredStep
     batch: int

@@ -1,5 +1,6 @@
-"""Blocks of a step that are alike and feed each other, such as the layers of a transformer: each
-with its part of the forward pass, of the backward pass and of the update of variables.
+"""Blocks of a step that are alike and feed each other, such as the layers of a transformer.
+
+Each block has its part of the forward pass, of the backward pass and of the update of variables.
 
 Ours. Names prove nothing, and graph rewriters change the order of terms and factors. A block is
 shifted onto the next block node by node, starting from a pair of ops: first those whose

@@ -1,18 +1,7 @@
-"""Nodes in the order in which they run, some of them again, and tensors that come back from another
-tier of memory: what is needed when.
+"""Schedules of a step's nodes: the memory that each step needs, and an order that needs less.
 
-The memory that each step of a schedule touches: a tier of memory must hold it for the step to
-run.
-
-The result of `schedule.lives` for nodes that run in an order, some of them again, computed in
-arrays: a search asks for it thousands of times.
-
-An order of a step's nodes in which results wait in memory for less time.
-
-Ours. An executor starts a node when it is ready: the product of a variable and a constant at once,
-though it is read at the end of the step. Here a node that takes more memory than it frees runs as
-late as it can, or a node that frees more as soon as it can: a weight's gradient is often the last
-that reads an activation.
+A schedule lists nodes in the order in which they run, some of them again, and tensors that come
+back from another tier of memory. `lives` and `touches` return what is needed when.
 """
 
 from __future__ import annotations
@@ -182,7 +171,11 @@ def levels(found: Lives, steps: int) -> tuple[Amounts, Amounts]:
 @dataclass(frozen=True, eq=False)
 class Accesses:
     """`lives`: of memory each time that it is taken, a *block*; blocks are known by their places in
-    it. `tensors`: by step, what it reads or gives out, and the block."""
+    it. `tensors`: by step, what it reads or gives out, and the block.
+
+    These are the accesses to memory of each step of a schedule: a tier of memory must hold what a
+    step touches for the step to run.
+    """
 
     lives: Lives
     tensors: Touched
@@ -251,7 +244,11 @@ def accesses(
 
 class Meter:
     """A meter of memory. `order`: the nodes as they run first, `written` as of `lives`. A node that
-    gives out the value of a variable must not run again."""
+    gives out the value of a variable must not run again.
+
+    It computes the result of `lives`, for nodes that run in an order, some of them again, in
+    arrays: a search asks for it thousands of times.
+    """
 
     def __init__(
         self,
@@ -370,8 +367,14 @@ def lean(
     in_turn: Sequence[Sequence[int]] = (),
 ) -> Sequence[int]:
     """Return the order of the lowest peak in bytes among `order` and others of the same nodes;
-    `order` itself where none is lower. `written`: as of `schedule.lives`; `in_turn`: nodes that
-    keep their order among themselves, as those that touch a variable."""
+    `order` itself where none is lower. `written`: as of `lives`; `in_turn`: nodes that
+    keep their order among themselves, as those that touch a variable.
+
+    Ours. In this order, results wait in memory for less time. An executor starts a node when it is
+    ready: the product of a variable and a constant at once, though it is read at the end of the
+    step. Here a node that takes more memory than it frees runs as late as it can, or a node that
+    frees more as soon as it can: a weight's gradient is often the last that reads an activation.
+    """
     before, after = _edges(graph, order, in_turn)
     early = _early(graph, after, order)
     orders = (order, _late(graph, before, order), early, _late(graph, before, early))

@@ -1,22 +1,7 @@
-"""The results to give up and compute again so that a step needs no more than a budget of bytes.
+"""Selections of results to give up and compute again, to fit a step into a budget of bytes.
 
-It knows bytes, as op times were measured, where SuperNeurons' strategies know layers and segments.
-`exact.exact` takes longer, and reports its distance from the best.
-
-A search over the orders in which a step's nodes run, some of them again.
-
-Ours: where the most memory is needed, the result is given up that frees the most bytes for a second
-of computing again, until a budget is met; then needless runs are taken back. Parts of these
-decisions are made again by chance, and kept where that takes less time (large neighbourhood search,
-Shaw 1998).
-
-The selection that takes the least time under a budget of bytes, or a bound on its distance from
-it.
-
-Moments are added where a solution of the relaxation (`moments.Relaxation`), made an order again,
-needs more than the budget, as cutting planes are: its bound rises, its orders come to meet the
-budget. Small steps are then solved as they are (`retention.solve`). It begins with the result of
-`selection.select`, and ends with the best so far when a solver fails.
+`select` searches. `exact` takes longer, and reports its distance from the best. Both know bytes,
+and op times as they were measured, where SuperNeurons' strategies know layers and segments.
 """
 
 from __future__ import annotations
@@ -63,7 +48,14 @@ class Run:
 
 
 class Search:
-    """`now`: the order that it has come to. Arguments as of `selection.select`."""
+    """`now`: the order that it has come to. Arguments as of `select`.
+
+    It searches over the orders in which a step's nodes run, some of them again. Ours: where the
+    most memory is needed, the result is given up that frees the most bytes for a second of
+    computing again, until a budget is met. Then needless runs are taken back. Parts of these
+    decisions are made again by chance, and kept where that takes less time (large neighbourhood
+    search, Shaw 1998).
+    """
 
     def __init__(
         self,
@@ -329,11 +321,20 @@ def exact(
     begin: Selection | None = None,
     fits: Callable[[Selection], bool] = lambda _: True,
 ) -> Exact:
-    """Arguments as of `select`. `begin`: what `select` found; without, it is asked. `fits`: whether
+    """Return the selection that takes the least time under a budget of bytes, or a bound on its
+    distance from it. The search begins with the result of `select`, and ends with the best so far
+    when a solver fails.
+
+    Arguments as of `select`. `begin`: what `select` found; without, it is asked. `fits`: whether
     a better one will do. Takes about `limit` seconds at most after what `select` takes, and
-    less where the gap closes. Where `retention.solve` closes it, the bound is of orders in which
-    no node runs more often again than `retention.COPIES`. Raises BudgetTooSmall, and UsageError
-    where ortools is not installed."""
+    less where the gap closes. Where `solve_intervals` closes it, the bound is of orders in which
+    no node runs more often again than `optimum.COPIES`. Raises BudgetTooSmall, and UsageError
+    where ortools is not installed.
+
+    Moments are added where a solution of the relaxation (`optimum.Relaxation`), made an order
+    again, needs more than the budget, as cutting planes are: its bound rises, its orders come to
+    meet the budget. Small steps are then solved as they are (`optimum.solve_intervals`).
+    """
     steps = _Steps(graph, order, seconds, again, budget, written, limit, begin, fits)
     failure = None
     try:
