@@ -1,9 +1,6 @@
 """From a network and devices to a strategy, compared with others.
 
-A strategy in the form of a plan, and back.
-
-Operators that learn the same weights, divided so that these are: a mesh keeps a weight in one
-way.
+`encoded` and `decoded` turn a strategy into its form in a plan, and back.
 """
 
 from __future__ import annotations
@@ -121,7 +118,11 @@ def tied(
 ) -> tuple[Strategy, int]:
     """The strategy on a mesh of this shape, and its nanoseconds. Operators that would divide the
     weights that they share differently all get that configuration with which a step is the
-    shortest."""
+    shortest.
+
+    A mesh keeps a weight in one way, so operators that learn the same weights must divide these
+    alike.
+    """
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for number, operator in enumerate(problem.graph.operators):
         if operator.weights is not None:

@@ -1,8 +1,4 @@
-"""The Python file that a job imports to apply the plan by itself: for Keras on JAX, plain JAX, or
-PyTorch.
-
-The section as JAX, Keras and PyTorch can take it: every operator on all devices of one mesh.
-"""
+"""Python files that a job imports to apply the plan: for Keras on JAX, plain JAX, or PyTorch."""
 
 from __future__ import annotations
 
@@ -25,6 +21,8 @@ def expressed(section: Parallelism) -> dict[str, Any]:
 
     Raises UsageError where operators are on blocks of devices, or share weights that they divide
     differently.
+
+    JAX, Keras and PyTorch can take a section in which every operator is on all devices of one mesh.
     """
     mesh = section.mesh or (len(section.devices),)
     if not section.mesh and len(section.devices) > 1:

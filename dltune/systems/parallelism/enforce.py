@@ -1,13 +1,7 @@
 """A job as one process for each device of the plan, and what came of it in each.
 
-The plan's devices that are on this machine, and the address where their processes meet.
-
-A trial of a mesh's gradients against those of one device, as compilers have been seen to be
-wrong.
-
-XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's height is divided
-over one axis of a 2 x 2 mesh and the other axis divides nothing;
-docs/explanation/plan-parallelism.md describes it.
+Before a job starts, `require_same` tries small operators of the plan: XLA has been seen to compute
+wrong gradients on a mesh.
 """
 
 from __future__ import annotations
@@ -59,7 +53,8 @@ class Meeting:
 
 
 def meeting(section: Parallelism) -> Meeting:
-    """Where the devices are on several hosts, each starts its own from the same plan: they agree
+    """Return the plan's devices that are on this machine, and the address where their processes
+    meet. Where the devices are on several hosts, each starts its own from the same plan: they agree
     on a port and a seed by its content. Raises UsageError when this machine is none of them."""
     count = len(section.devices)
     hosts = section.hosts
@@ -128,6 +123,11 @@ def differences(
     `pairs`: operators of which the second reads the first, by number; by default neighbours in the
     plan. Those divided alike are tried once. Raises UsageError when `python` has no JAX, or the
     processes fail.
+
+    This is a trial of a mesh's gradients against those of one device, as compilers have been seen
+    to be wrong. XLA's CPU build (JAX 0.10) makes gradients twice as large where a convolution's
+    height is divided over one axis of a 2 x 2 mesh and the other axis divides nothing;
+    docs/explanation/plan-parallelism.md describes it.
     """
     operators = plan["operators"]
     if pairs is None:

@@ -1,11 +1,6 @@
-"""Times of parts of operators, measured once for each type with its local shapes (FlexFlow's paper,
-section 5).
+"""Inputs of planning: the network, the devices, and the times of operators' parts.
 
-Times of parts of a profiled step's operators on devices of the profiled machine.
-
-The network and the devices that are planned for: documents, or published ones by name.
-
-The two clusters that FlexFlow was measured on (its Figure 6), in any number of nodes.
+Networks and devices come from documents, or are published ones known by name.
 """
 
 from __future__ import annotations
@@ -57,7 +52,11 @@ class PartSeconds(Protocol):
 @dataclass(frozen=True)
 class MeasuredCosts:
     """`times`: of each part that `requests` has; `update`: seconds that a byte of weights takes to
-    be updated. Called, it is `costs.Costs`, for devices of one kind."""
+    be updated. Called, it is `problem.Costs`, for devices of one kind.
+
+    Times of parts were measured once for each type with its local shapes (FlexFlow's paper, section
+    5).
+    """
 
     graph: Operators
     times: Mapping[Request, PartSeconds]
@@ -102,6 +101,8 @@ class Timed:
     A part takes its share of the whole operator's time, plus the fixed time of every op. Devices of
     one host have its cores in equal parts: an op on several of them is as much slower than at its
     best as it has fewer, but never slower than alone.
+
+    The times are those of a profiled step's operators, on devices of the profiled machine.
     """
 
     def __init__(self, measured: Measured, machine: Machine, topology: Topology) -> None:
@@ -279,6 +280,7 @@ def _samples(graph: Operators) -> int:
     return max(d.size for one in graph.operators for d in one.dimensions if d.kind == "sample")
 
 
+# The two clusters that FlexFlow was measured on (its Figure 6), in any number of nodes
 GPUS = 4  # of a node
 
 # bytes a second, each direction: lanes x transfers a second x bits of data of those sent

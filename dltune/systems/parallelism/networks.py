@@ -1,18 +1,6 @@
-"""A network's layers as operators that can be divided over devices.
+"""Networks of layers as operators that can be divided over devices, and FlexFlow's own networks.
 
-Functions of each number that a convolution or a sum gives out (bias, normalisation, rectifier,
-dropout) belong to it. So does the softmax at the end: where channels are divided, the parts
-exchange only two numbers a sample for it. Padding belongs to its reader.
-
-Recurrent networks as operators: each layer unrolled, one operator for each step.
-
-Operations are counted as in `layer.py`; sizes are those of 32-bit numbers.
-
-The networks that FlexFlow was measured with (its Table 3 and section 8.4), as operators.
-
-Batches, steps and hidden sizes are the paper's (section 8.1); a step's data is an operator, too. It
-names neither vocabularies nor the width of embeddings: the former are those of the data it names,
-the latter as wide as the recurrent layers, as Zaremba et al. have it.
+Operations are counted as in `dltune/simulate/networks.py`; sizes are those of 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +58,12 @@ class _Read:
 
 def operators(network: Network, name: str, batch: int) -> Operators:
     """Those that the predictions need. Raises ValueError for a layer that is no operator: one of a
-    kind unknown here, or one that would belong to another's which others read without it."""
+    kind unknown here, or one that would belong to another's which others read without it.
+
+    Functions of each number that a convolution or a sum gives out (bias, normalisation, rectifier,
+    dropout) belong to it. So does the softmax at the end: where channels are divided, the parts
+    exchange only two numbers a sample for it. Padding belongs to its reader.
+    """
     groups, given = _groups(network)
     weights = [
         Weights(group.head.name, size)
@@ -206,8 +199,9 @@ _SOFTMAX = 5
 
 @dataclass
 class Unrolled:
-    """Each method adds a layer that reads the outputs of the layers whose operators it receives,
-    and returns its operators: one for each step."""
+    """A recurrent network as operators: each layer unrolled, one operator for each step. Each
+    method adds a layer that reads the outputs of the layers whose operators it receives, and
+    returns its operators."""
 
     batch: int
     operators: list[Operator] = field(default_factory=list)
@@ -354,6 +348,10 @@ class Unrolled:
         return len(self.operators) - 1
 
 
+# The networks that FlexFlow was measured with (its Table 3 and section 8.4), as operators. Batches,
+# steps and hidden sizes are the paper's (section 8.1); a step's data is an operator, too. The paper
+# names neither vocabularies nor the width of embeddings: the former are those of the data that it
+# names, the latter is as wide as the recurrent layers, as Zaremba et al. have it.
 STEPS = 40
 # of the movie reviews: Kim, "Convolutional neural networks for sentence classification", 2014
 _REVIEW_WORDS, _VERDICTS = 18_765, 2

@@ -1,14 +1,4 @@
-"""The section on parallelism for people.
-
-The strategy as FlexFlow's Figures 13 and 14 draw it: operators cut by degrees, a colour for each
-device.
-
-A network as operators that can be divided.
-
-View of the times of parts of operators on a device.
-
-Devices and the links between them.
-"""
+"""Views of the section on parallelism, and of the documents on operators, times and topologies."""
 
 from __future__ import annotations
 
@@ -27,7 +17,9 @@ MOST = 20_000
 
 
 def tiles(section: Parallelism, alike: Sequence[tuple[str, Sequence[Divided]]]) -> Iterator[Tiles]:
-    """`alike`: groups of operators, each drawn once. As many as there is room for."""
+    """Yield the strategy as FlexFlow's Figures 13 and 14 draw it: operators cut by degrees, a
+    colour for each device. `alike`: groups of operators, each drawn once. As many as there is room
+    for."""
     drawn, parts = [], 0
     for name, those in alike:
         parts += len(those[0].devices)
@@ -254,6 +246,7 @@ DOCUMENT_ROWS = 500
 
 
 def operators_view(graph: Operators, _: Context) -> View:
+    """Return the view of a network as operators that can be divided."""
     heads = ("operator", "type", "output", "reads", "learns", ">Gflop forwards", ">backwards")
     rows = [_row(graph, one) for one in graph.operators]
     table = Table("operators", columns(*heads), rows, name="operators", most_on_page=DOCUMENT_ROWS)
@@ -286,6 +279,7 @@ DOCUMENT_ROWS = 500
 
 
 def times_view(found: OperatorTimes, _: Context) -> View:
+    """Return the view of the times of parts of operators on a device."""
     device = f"{found.kind}, {found.cores} of its cores each for {found.devices} devices"
     return View(
         title="Times of operators",
@@ -313,6 +307,7 @@ DOCUMENT_ROWS = 500
 
 
 def topology_view(found: Topology, _: Context) -> View:
+    """Return the view of devices and the links between them."""
     sources = [*(f"{kind.name}: {kind.source}" for kind in found.kinds if kind.source)]
     sources += [found.source] if found.source else []
     body: list[Piece] = [_devices(found), _links(found), *sources]

@@ -1,17 +1,6 @@
-"""The times of all parts into which operators can be divided: those of a file, to which this
-machine's measurements are added.
+"""Times of all parts into which operators can be divided, measured with JAX on this machine.
 
-The cores of one of several devices of this machine, which have equal parts of them.
-
-Operators of profiled TensorFlow steps, with their equivalents in JAX.
-
-A profile's operator begins with an op, and has the kinds of ops that follow, in no order
-(`model/profiled.py`). Ops that work number by number are one pass, as XLA makes one of them: the
-function that takes the longest represents all. Ops that only move numbers are none, nor are
-metrics, for which no gradient waits. Ops that are not in these lists are left unchanged, and
-refused where operators are timed.
-
-Costs of operators as JAX takes them on one device of this machine.
+`read` takes the times from a file; `measured` also adds to the file what it lacks.
 """
 
 from __future__ import annotations
@@ -232,8 +221,8 @@ def _cores(many: int) -> str:
 
 @contextmanager
 def device_cores(devices: int) -> Iterator[int]:
-    """Yield the number of cores of one of so many devices; processes started meanwhile run on these
-    alone."""
+    """Yield the number of cores of one of so many devices of this machine, which have equal parts
+    of its cores; processes started meanwhile run on these alone."""
     own = sorted(os.sched_getaffinity(0))
     portion = own[: max(1, len(own) // devices)]
     os.sched_setaffinity(0, portion)
@@ -275,7 +264,15 @@ _ASIDE = {
 
 
 def plain_request(request: Request) -> Request:
-    """The same part, of a type that `operators.operator` knows where there is one."""
+    """The same part, of a type that `operator_times.operator` knows where there is one.
+
+    An operator of a profiled TensorFlow step becomes its equivalent in JAX. A profile's operator
+    begins with an op, and has the kinds of ops that follow, in no order
+    (`model/profile_operators.py`). Ops that work number by number are one pass, as XLA makes one of
+    them: the function that takes the longest represents all. Ops that only move numbers are none,
+    nor are metrics, for which no gradient waits. Ops that are not in the lists above are left
+    unchanged, and refused where operators are timed.
+    """
     first, *followers = request.type.split(" + ")
     head, *words = first.split()
     if head not in _BEGINS:
@@ -330,7 +327,10 @@ def costs(
 ) -> MeasuredCosts:
     """All operators in all configurations of `space` on so many devices, each type and local shapes
     once, in one process with the threads that it is given. Raises UsageError as
-    `operator_times.measured`."""
+    `operator_times.measured`.
+
+    These are the costs of operators as JAX takes them on one device of this machine.
+    """
     wanted = requests(graph, devices, space)
     return MeasuredCosts(graph, timed(wanted, python), update(python))
 

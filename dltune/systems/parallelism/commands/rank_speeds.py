@@ -1,7 +1,4 @@
-"""`dltune doctor --ranks`: the speeds of JAX processes on this machine, as a topology document.
-
-Speeds of ops on a rank's part of this machine's cores, by JAX.
-"""
+"""`dltune doctor --ranks`: the speeds of JAX processes on this machine, as a topology document."""
 
 from __future__ import annotations
 
@@ -23,7 +20,10 @@ _FLOAT = 4
 def device_kind(name: str, ranks: int, python: str = sys.executable) -> Kind:
     """Return the kind for so many ranks, each on as many of the cores that this process can use:
     operations a second of a product of two square matrices, bytes a second of a sum of two. Raises
-    UsageError as `operator_times.measured`."""
+    UsageError as `operator_times.measured`.
+
+    The speeds are those of ops on a rank's part of this machine's cores, by JAX.
+    """
     square = (_SIDE, _SIDE)
     product = Request("dense", (square,), square, data=True)
     total = Request("add", (square, square), square)

@@ -2,12 +2,6 @@
 
 `timed` runs in every rank, in a Python that has JAX and possibly nothing else that dltune needs;
 the rest runs in dltune's Python.
-
-gloo sends a part only after a message that the part is awaited, behind the data that go the other
-way: where two ranks exchange more than sockets hold, one way often comes after the other. An
-all-reduce sends in turns, both ways at once. So each kind of collective has a separate speed.
-
-A command of dltune's own as several ranks on this machine, which end together.
 """
 
 from __future__ import annotations
@@ -42,7 +36,10 @@ def run(
 ) -> str:
     """Return the output of rank 0 on both streams; the logs of all are left in `folder`. Raises
     UsageError when one fails: `undone` names the failed task, and the first word of `command` is a
-    Python."""
+    Python.
+
+    The ranks run a command of dltune's own on this machine, and end together.
+    """
     with open(ranks.log(folder, 0), "wb") as said:
         done = subprocess.run(
             ranks.started(range(count), count, command),
@@ -113,7 +110,13 @@ def timed(
 @dataclass(frozen=True)
 class Speeds:
     """Seconds of latency; bytes a second that a rank sends in all-gathers, all-to-alls and
-    all-reduces."""
+    all-reduces.
+
+    gloo sends a part only after a message that the part is awaited, behind the data that go the
+    other way: where two ranks exchange more than sockets hold, one way often comes after the other.
+    An all-reduce sends in turns, both ways at once. So each kind of collective has a separate
+    speed.
+    """
 
     latency: float
     gather: float

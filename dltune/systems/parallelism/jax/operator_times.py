@@ -1,14 +1,8 @@
 """Times of operators on this machine, by JAX: each at its local shapes, alone in a process.
 
 Run as `python -m dltune.systems.parallelism.jax.operator_times`, it reads a list of requests as
-JSON from stdin and prints their times. It needs nothing but JAX and this package.
-
-The properties that decide the time of an operator's part. Standard library only: it is also
-imported where operators are timed, in a Python that can be without the rest that dltune needs.
-
-The functions of the kinds of operators in JAX, at their local shapes.
-
-Operators of a network in JAX: the function of each at its local shapes.
+JSON from stdin and prints their times. It needs nothing but JAX and this package, because the
+Python in which operators are timed can be without the rest that dltune needs.
 """
 
 from __future__ import annotations
@@ -35,7 +29,10 @@ class Request:
     """`type`: as in an operators document, such as "conv 3x3/2 bias relu": the operation, the
     window and its stride, and the functions of each number then. `inputs`: shapes of one part's
     inputs, the samples first and the channels last; `output`: of its output. `data`: it reads the
-    inputs of the step, of which no gradients are taken."""
+    inputs of the step, of which no gradients are taken.
+
+    These properties decide the time of an operator's part.
+    """
 
     type: str
     inputs: tuple[tuple[int, ...], ...]
@@ -56,7 +53,11 @@ def computed(
     head: str, request: Request, window: tuple[int, ...]
 ) -> tuple[Callable[[Any, Any], Any], list[tuple[int, ...]]]:
     """Return the function of the operator's kind on its weights and inputs, and the shapes of its
-    weights. Raises UsageError for shapes that do not go together."""
+    weights. Raises UsageError for shapes that do not go together.
+
+    These are the kinds of operators at their local shapes; `operator` adds the functions of each
+    number that follow.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -281,7 +282,8 @@ def require_known(request: Request) -> None:
 
 
 def operator(request: Request) -> tuple[Callable[..., Any], list[Any]]:
-    """Return its function of weights and inputs, and these."""
+    """Return the function of an operator of a network in JAX at its local shapes, of weights and
+    inputs, and these."""
     import jax
     import numpy as np
 

@@ -1,47 +1,12 @@
 """A proven lower bound of the step time of any strategy; the gap to it rates a strategy.
 
-For the planner, in this order: `dynamic.strategy` gives a strategy to start the search from; then
+For the planner, in this order: `search.strategy` gives a strategy to start the search from; then
 the search; and `bound` of the best that it found.
 
 Three proofs, the best of which is reported. The longest way there and back through the operators,
-or all work on all devices alike (`linear.quick`): always there. An integer programme of both
-together (`linear.solve`), where ortools is installed; until it ends, the optimum of its relaxation.
-Branch and bound (`exact`), where its tables fit; until it ends, the least of the open part.
-
-The best strategy of a small network on few devices, proven (paper, section 8.4).
-
-Branch and bound, best first (branching.h): operators get their configurations in their order;
-beginning.h gives the lower bound of all strategies that begin so, and those that cannot beat the
-best known strategy are left out. That bound holds for every order in which resources could run
-their tasks, and so for first in, first out, too. No strategy is left out as the mirror image of
-another: the configurations over blocks of devices are not closed under a change of devices, and
-tasks that are ready at the same time run in the order of their names, which can differ in a mirror
-image.
-
-A programme whose optimum no strategy can beat, for networks too large for an exact proof.
-
-Operators are divided in some way (degrees and replicas, wherever the parts are), as variables; T
-is the step's time. With f, b the least that a task of operator o takes forwards and backwards so, w
-the least that all its tasks come to, y the least that its gradients are added up in:
-
-    begin(p) >= begin(o) + f(o)             where each part of p reads something of o
-    end(o)   >= begin(o) + f(o) + b(o)
-    end(o)   >= end(p) + b(o)               where besides gradients go back from p to o
-    T        >= end(o) + y(o)
-    devices * T >= the sum of all w
-
-In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins
-forwards, and end(o) the latest that one ends backwards: every task of p waits for one of o that it
-reads, and that task for its gradient; transfers only add to it. Each device runs one task at a
-time.
-Let the variables be fractions, and the optimum can only be lower.
-
-**y(o).** Where o learns alone it is the longest way through rings and update that any of its
-devices waits for. Where others learn with it (the steps of a recurrent layer), each set of devices
-has those that o alone would give and maybe more. Are these all devices, it is the same ring. Else
-each device of a set passes on at least 2 (k - 1) / k of what it holds, k being as many devices as
-hold each of o's shards: one of its channels takes its share of that. Of sets on several hosts only
-k = 2 is sure.
+or all work on all devices alike (`quick`): always there. An integer programme of both together
+(`solve`), where ortools is installed; until it ends, the optimum of its relaxation. Branch and
+bound (`optimum`), where its tables fit; until it ends, the least of the open part.
 """
 
 from __future__ import annotations
@@ -67,7 +32,18 @@ _MOVE, _ROW = 24, 24  # bytes of a piece, of a list of them
 
 
 def optimum(problem: Problem, incumbent: Strategy, seconds: float) -> Proof:
-    """`incumbent`: the best strategy known. Raises ValueError for a problem that does not `fit`."""
+    """Prove the best strategy of a small network on few devices (paper, section 8.4). `incumbent`:
+    the best strategy known. Raises ValueError for a problem that does not `fit`.
+
+    Branch and bound, best first (branching.h): operators get their configurations in their order.
+    A lower bound of all strategies that begin so is computed, and those that cannot beat the best
+    known strategy are left out. That bound holds for every order in which resources could run their
+    tasks, and so for first in, first out, too.
+
+    No strategy is left out as the mirror image of another: the configurations over blocks of
+    devices are not closed under a change of devices, and tasks that are ready at the same time run
+    in the order of their names, which can differ in a mirror image.
+    """
     if not fits(problem):
         raise ValueError("too many pairs of configurations for a proof")
     return Engine(problem).prove(incumbent, COMBINED, seconds, NODES)
@@ -109,8 +85,25 @@ class Ways:
 
 @dataclass(frozen=True)
 class Programme:
-    """`edges`: producer, consumer, and whether gradients go back, of those on which each part of
-    the consumer reads something."""
+    """A programme whose optimum no strategy can beat, for networks too large for an exact proof.
+    `edges`: producer, consumer, and whether gradients go back, of those on which each part of the
+    consumer reads something.
+
+    Operators are divided in some way (degrees and replicas, wherever the parts are), as variables;
+    T is the step's time. With f, b the least that a task of operator o takes forwards and backwards
+    so, w the least that all its tasks come to, y the least that its gradients are added up in:
+
+        begin(p) >= begin(o) + f(o)             where each part of p reads something of o
+        end(o)   >= begin(o) + f(o) + b(o)
+        end(o)   >= end(p) + b(o)               where besides gradients go back from p to o
+        T        >= end(o) + y(o)
+        devices * T >= the sum of all w
+
+    In any simulated strategy these hold with begin(o) the earliest that one of its tasks begins
+    forwards, and end(o) the latest that one ends backwards: every task of p waits for one of o that
+    it reads, and that task for its gradient; transfers only add to it. Each device runs one task at
+    a time. Let the variables be fractions, and the optimum can only be lower.
+    """
 
     devices: int
     ways: tuple[Ways, ...]
@@ -235,7 +228,16 @@ def _ways(problem: Problem, n: int, added: Nanoseconds) -> Ways:
 
 
 def _added_together(problem: Problem, n: int, alone: Nanoseconds) -> Nanoseconds:
-    """At least, with other operators that learn the same. `alone`: if there were none."""
+    """Return y(o) of `Programme`, at least, with other operators that learn the same. `alone`: y(o)
+    if there were none.
+
+    Where o learns alone, y(o) is the longest way through rings and update that any of its devices
+    waits for. Where others learn with it (the steps of a recurrent layer), each set of devices has
+    those that o alone would give and maybe more. Are these all devices, it is the same ring. Else
+    each device of a set passes on at least 2 (k - 1) / k of what it holds, k being as many devices
+    as hold each of o's shards: one of its channels takes its share of that. Of sets on several
+    hosts only k = 2 is sure.
+    """
     operator, ways = problem.graph.operators[n], problem.routes
     if operator.weights is None or problem.devices == 1:
         return alone

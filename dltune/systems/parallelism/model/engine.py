@@ -1,7 +1,4 @@
-"""A strategy simulated, and changed step by step in search of a shorter step.
-
-Where chains walk: in this process, in several, or on the workers of a dask cluster.
-"""
+"""A strategy simulated, and changed step by step in search of a shorter step, by chains."""
 
 from __future__ import annotations
 
@@ -341,7 +338,10 @@ class Workers(Protocol):
 @contextmanager
 def workers(engine: Engine, processes: int, scheduler: str | None) -> Iterator[Workers]:
     """`engine`: of the problem; chains that walk here walk in it. `scheduler`: the address of a
-    dask cluster's. Raises UsageError where it does not answer, or dask is not installed."""
+    dask cluster's. Raises UsageError where it does not answer, or dask is not installed.
+
+    Chains walk in this process, in several processes, or on the workers of a dask cluster.
+    """
     if scheduler is not None:
         with _cluster(scheduler) as client:
             yield _Dask(client, engine.problem)

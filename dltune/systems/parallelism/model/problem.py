@@ -1,12 +1,4 @@
-"""A network on a topology: the configurations of each operator and their times.
-
-The divisions of one operator: the SOAP space (Jia, Zaharia and Aiken, 2018, section 4).
-
-The time of a part of an operator on a device.
-
-The way of data from one device to another: over the shortest path, held up by its slowest
-link.
-"""
+"""A network on a topology: the configurations of each operator, and their times."""
 
 from __future__ import annotations
 
@@ -38,6 +30,9 @@ class Configuration:
     last fastest; that at (i0, i1, i2, i3, replica) is on the device `start` + `stride` times its
     place when these five are counted through in `order`, the slowest first, modulo the number of
     devices.
+
+    It is one of the divisions of an operator: a point of the SOAP space (Jia, Zaharia and Aiken,
+    2018, section 4).
     """
 
     degrees: tuple[int, int, int, int]
@@ -203,7 +198,10 @@ NOMINAL = 2**20  # bytes, whose time over a link says how long the link is
 class Routes:
     """For each ordered pair of devices, shape (devices, devices): the `channel` that a transfer
     keeps busy, seconds of `latency`, and `per_byte`, seconds. Resources are numbered on from the
-    devices: `channels` has each channel's name."""
+    devices: `channels` has each channel's name.
+
+    The way of data from one device to another is the shortest path, held up by its slowest link.
+    """
 
     channel: NDArray[np.int32]
     latency: NDArray[np.float64]

@@ -1,25 +1,10 @@
-"""The operator whose gradients each op of the backward pass computes.
-
-Decided by the op's inputs. A product with a weight is of an operator with that weight; a product
-with an input of an operator's product, of that operator; other ops, of the last operator that gave
-out their inputs from the forward pass. An op that reads nothing of the forward pass goes with the
-op that takes its result.
-
-Names of a weight and an op for people: the path of its layer.
-
-Keras 3 enters each layer's name scope twice, so that TensorFlow puts a number behind it: `dense_1`
-in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all weights are
-read in such scopes the numbers go again. A path has the names of the layers around, but not that of
-a functional model, whose layers are built before it. Its default name is left out here; a name that
-somebody gave it cannot be distinguished from that of a layer, and stays in front.
-
-The operators of a profiled step of training, and the time that each takes.
+"""The operators of a profiled step of training, and the time that each takes.
 
 The samples of a step are counted by the first size of what it is handed; which dimension of an
 operator's output counts them, and what it reads for each part of its output, follows op by op
-(`reading/layers.py`). Weights and gradients are known by structure (`reading/roles.py`,
-`reading/backward.py`), names are for people (`reading/layer_names.py`). Statistics over samples, as
-a batch norm's, are those of each part.
+(`reading/layers.py`). Weights and gradients are known by structure (`reading/roles.py` and
+`assigned`), names are for people (`Names`). Statistics over samples, as a batch norm's, are those
+of each part.
 """
 
 from __future__ import annotations
@@ -63,7 +48,13 @@ def owners(layers: Layers) -> Owners:
 
 
 def assigned(layers: Layers, own: Owners) -> dict[int, int]:
-    """By node of the backward pass the number of its operator. `own`: of `owners`."""
+    """By node of the backward pass the number of its operator. `own`: of `owners`.
+
+    It is the operator whose gradients the op computes, decided by the op's inputs. A product with a
+    weight is of an operator with that weight; a product with an input of an operator's product, of
+    that operator; other ops, of the last operator that gave out their inputs from the forward pass.
+    An op that reads nothing of the forward pass goes with the op that takes its result.
+    """
     view, roles = layers.view, layers.roles
     of_value = {node: v for v, values in roles.weights.items() for node in values}
     forward = [_forward(layers, node) for node in range(len(view.nodes))]
@@ -197,6 +188,16 @@ _REWRITTEN = ("ArithmeticOptimizer", "ConstantFolding")
 
 
 class Names:
+    """Names of a weight and an op for people: the path of its layer.
+
+    Keras 3 enters each layer's name scope twice, so that TensorFlow puts a number behind it:
+    `dense_1` in a variable's path is `dense_1_2` in the graph, and `dense` is `dense_1`. Where all
+    weights are read in such scopes the numbers go again. A path has the names of the layers around,
+    but not that of a functional model, whose layers are built before it. Its default name is left
+    out here; a name that somebody gave it cannot be distinguished from that of a layer, and stays
+    in front.
+    """
+
     def __init__(self, view: StepView, roles: Roles) -> None:
         self.view = view
         names = [_parts(node.name) for node in view.nodes]

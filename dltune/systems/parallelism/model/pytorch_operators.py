@@ -1,14 +1,6 @@
-"""The operators of a recorded step of PyTorch's: layers that learn, and pools.
+"""The operators of a recorded step of PyTorch's, and their times.
 
-The ops between them, such as activations and attention, pass on their inputs: samples alike, and
-all else alike where a layer reads the shape that another has given out, else whole.
-
-Times of the operators of a recorded step of PyTorch's: by the calls that are theirs.
-
-Between two layers, such as in an activation, time counts as the earlier layer's. Backward calls
-come to layers in the opposite order: each belongs to the nearest layer, from the previous call's
-layer on, that read one of the storages it reads; without such a layer, to the previous call's
-layer.
+Operators are layers that learn, and pools.
 """
 
 from __future__ import annotations
@@ -50,7 +42,11 @@ _FLOPS_OF_A_NORM = 8
 
 def called(calls: Calls, name: str) -> Operators:
     """Return the operators of a profile's recorded step. Raises UsageError where it has no layers
-    that learn, or a layer that gives out more dimensions than operators have."""
+    that learn, or a layer that gives out more dimensions than operators have.
+
+    The ops between layers, such as activations and attention, pass on their inputs: samples alike,
+    and all else alike where a layer reads the shape that another has given out, else whole.
+    """
     layers = layers_of(calls)
     if not any(one.weights for one in layers):
         raise UsageError(
@@ -254,7 +250,13 @@ def _title(path: str, before: Sequence[Operator]) -> str:
 def measured(calls: Calls, operators: Operators, profile: Profile) -> Measured:
     """Return the times. `operators`: of these calls, as `called` has them. Calls were timed under
     the job's threads; the profile's cases give the times of ops of their kind on one thread, and at
-    their best."""
+    their best.
+
+    An operator's time is that of the calls that are its own. Between two layers, such as in an
+    activation, time counts as the earlier layer's. Backward calls come to layers in the opposite
+    order: each belongs to the nearest layer, from the previous call's layer on, that read one of
+    the storages it reads; without such a layer, to the previous call's layer.
+    """
     layers = layers_of(calls)
     slower = _Slower(profile.ops, profile.settings.intra)
     forward = [Seconds()] * len(layers)

@@ -1,24 +1,7 @@
-"""The search for a short step: chains at several temperatures that hand their strategies on.
+"""The search for a short step, and the strategies from which it starts.
 
-Each walks as FlexFlow's does (paper, section 6). After every round neighbours in temperature
-exchange theirs by Metropolis' rule (parallel tempering: Geyer, 1991), and from time to time those
-that lag far behind go on from the best. The place of a chain and its neighbours there have no
-influence: with a budget in proposals the same seed gives the same strategy on any number of
-processes.
-
-Strategies that people give, from which the search starts (paper, section 8.2.1).
-
-The strategy whose times are least when all of them are added up, by dynamic programming (Jia,
-Lin, Qi and Aiken, "Exploring hidden dimensions in parallelizing convolutional neural networks",
-2018, which is known as OptCNN).
-
-Nothing overlaps there: the sum has each operator's tasks, forwards and backwards, the adding up of
-its weights' gradients, and the data moved along each edge. The least sum is found by elimination:
-an operator with one or two neighbours goes, and its least time for each of their configurations is
-added to the neighbour or to the edge between both. Parallel edges are added. Chains and networks of
-branches that meet again, as Inception's, reduce to nothing. Recurrent layers leave a kernel, whose
-operators of one block are then divided alike; should a kernel remain even then, its operators are
-settled one by one, from that with the most neighbours on.
+`data_parallel`, `single`, `expert` and `random_strategy` are baselines; `strategy` has the least
+sum of times, by dynamic programming.
 """
 
 from __future__ import annotations
@@ -52,6 +35,7 @@ from dltune.systems.parallelism.model.problem import (
 )
 from dltune.systems.parallelism.schemas.operators import Operator
 
+# Strategies that people give, from which the search starts (paper, section 8.2.1)
 Preference = Callable[[int, Operator, Configuration], tuple[float, ...]]
 
 
@@ -165,7 +149,14 @@ def search(
     seconds: float = 0.0,
 ) -> Found:
     """`starts`: strategies by name, one at least. It ends after so many `proposals` if these are
-    given, else after `seconds`, of which half without a gain are enough (paper, section 6.2)."""
+    given, else after `seconds`, of which half without a gain are enough (paper, section 6.2).
+
+    Chains at several temperatures hand their strategies on. Each walks as FlexFlow's does (paper,
+    section 6). After every round neighbours in temperature exchange theirs by Metropolis' rule
+    (parallel tempering: Geyer, 1991), and from time to time those that lag far behind go on from
+    the best. The place of a chain and its neighbours there have no influence: with a budget in
+    proposals the same seed gives the same strategy on any number of processes.
+    """
     began = time.monotonic()
     chance = random.Random(seed)
     looks = workers.walk([(start, Chain(0, proposals=0)) for start in starts.values()])
@@ -262,10 +253,23 @@ class Sums:
 
 
 def strategy(problem: Problem) -> Strategy:
+    """Return the strategy whose times are least when all of them are added up."""
     return solve(problem).strategy
 
 
 def solve(problem: Problem) -> Additive:
+    """Find the least sum by dynamic programming (Jia, Lin, Qi and Aiken, "Exploring hidden
+    dimensions in parallelizing convolutional neural networks", 2018, which is known as OptCNN).
+
+    Nothing overlaps there: the sum has each operator's tasks, forwards and backwards, the adding up
+    of its weights' gradients, and the data moved along each edge. The least sum is found by
+    elimination: an operator with one or two neighbours goes, and its least time for each of their
+    configurations is added to the neighbour or to the edge between both. Parallel edges are added.
+
+    Chains and networks of branches that meet again, as Inception's, reduce to nothing. Recurrent
+    layers leave a kernel, whose operators of one block are then divided alike; should a kernel
+    remain even then, its operators are settled one by one, from that with the most neighbours on.
+    """
     summed = sums(problem)
     blocks = [operator.block for operator in problem.graph.operators]
     places, exact = least(summed, blocks)

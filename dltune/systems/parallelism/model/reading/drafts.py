@@ -1,10 +1,4 @@
-"""Operators while they are put together from the ops of a step: their dimensions and their
-inputs.
-
-Positions of a tensor's axes in the output of the operator that it belongs to.
-
-The places of the tensors of a model, while its ops are visited one after the other.
-"""
+"""Operators while they are put together from the ops of a step: dimensions, inputs and places."""
 
 from __future__ import annotations
 
@@ -27,7 +21,10 @@ from dltune.systems.parallelism.schemas.operators import (
 @dataclass(frozen=True)
 class Piece:
     """`size` positions; that at p is those of the dimension `dim` from p * stride + start to below
-    p * stride + start + extent. `inner`: it is repeated within the steps of another piece."""
+    p * stride + start + extent. `inner`: it is repeated within the steps of another piece.
+
+    Pieces are the positions of a tensor's axes in the output of the operator that it belongs to.
+    """
 
     dim: int
     size: int
@@ -360,8 +357,9 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Whereabouts:
-    """`drafts`: the operators so far; `places`: of the tensors that know of the examples. `batch`:
-    the samples of a step."""
+    """The places of the tensors of a model, while its ops are visited one after the other.
+    `drafts`: the operators so far; `places`: of the tensors that know of the examples. `batch`: the
+    samples of a step."""
 
     view: StepView
     roles: Roles

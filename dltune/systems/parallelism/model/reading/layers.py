@@ -1,12 +1,9 @@
 """The ops of a model put together into operators, each with the dimensions that can divide it.
 
-An op that mixes positions (`mixing.py`) begins an operator, as do a reduction except over samples,
+An op that mixes positions (`beginning`) begins an operator, as do a reduction except over samples,
 and an op that joins two operators. Ops that work position by position, and ops that only move or
 normalise over the samples, go with the operator that they read. An op that is not understood begins
 an operator that can be divided by samples at most.
-
-Ops that mix positions, each the beginning of an operator: the dimensions of its output, and the
-inputs that they read.
 """
 
 from __future__ import annotations
@@ -35,7 +32,8 @@ from dltune.systems.parallelism.model.reading.roles import Roles, Shape, StepVie
 
 @dataclass(frozen=True)
 class Beginning:
-    """`axes`: the dimensions along each axis of the output."""
+    """The beginning of an operator: an op that mixes positions, with the dimensions of its output
+    and the inputs that they read. `axes`: the dimensions along each axis of the output."""
 
     axes: Sequence[Sequence[Length]]
     shape: Shape

@@ -1,19 +1,7 @@
 """The roles of the ops of a training step: the model, its gradients, or the update of variables.
 
-By structure (`gradients.py`). A *weight* is a variable that an op of the model reads and whose
-update depends on a gradient. Computing behind the gradients with other variables is the
-optimiser's.
-
-The readers and inputs in a profiled step of training: keys, shapes and each node's
-dependencies.
-
-The ops of a training step that compute gradients.
-
-Some exist for nothing else (`ReluGrad`, `Conv2DBackpropFilter`), and the second output of a cross
-entropy is a gradient. A product can also multiply as only the gradients of another product do: to
-the input of that product, with its weight turned over; to its weight, with its other input. All
-that depends on one of them is a gradient too, or is made of gradients: a model's own ops come
-before.
+Roles follow from structure. A *weight* is a variable that an op of the model reads and whose update
+depends on a gradient. Computing behind the gradients with other variables is the optimiser's.
 """
 
 from __future__ import annotations
@@ -36,7 +24,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class StepView:
-    """`order`: the nodes, each after those that it reads and waits for."""
+    """The readers and inputs in a profiled step of training: keys, shapes and each node's
+    dependencies. `order`: the nodes, each after those that it reads and waits for."""
 
     step: Step
     ops: Sequence[Op]
@@ -165,7 +154,14 @@ def gradients(
 ) -> set[int]:
     """Return the nodes of gradients. `informed`: nodes that depend on the examples; `values`: of
     each variable, the nodes that give out its value. A product with a weight's own transpose, as in
-    a tied autoencoder, seems to be that weight's gradient, and is taken for it."""
+    a tied autoencoder, seems to be that weight's gradient, and is taken for it.
+
+    Some ops exist for nothing else (`ReluGrad`, `Conv2DBackpropFilter`), and the second output of a
+    cross entropy is a gradient. A product can also multiply as only the gradients of another
+    product do: to the input of that product, with its weight turned over; to its weight, with its
+    other input. All that depends on one of them is a gradient too, or is made of gradients: a
+    model's own ops come before.
+    """
     needs = depends(view, values)
     of_value = {node: variable for variable, found in values.items() for node in found}
     seeds = set()
