@@ -1,14 +1,6 @@
 """All parts of the plan's section on allreduce, each on top of those before it.
 
-The methods that replace a background thread's spinning in MPI.
-
-`non-blocking` is NBCS and `global-sleep` is GS of the thesis (sections 6.3.2 and 6.3.1). `yield` is
-Open MPI's `mpi_yield_when_idle`. `rest` (cycles on demand) also combines with one of the others.
-
-Cycle time, fusion threshold and cache capacity from the simulation.
-
-Horovod's own autotuner tries settings on the running job, one after the other and without a model
-of it; here the same are tried on the simulated one.
+Parts are the cores, the bins, the methods that replace spinning in MPI, and Horovod's settings.
 """
 
 from __future__ import annotations
@@ -70,7 +62,12 @@ Predict = Callable[[Setting, Method], Outcome]
 
 
 def ways(wanted: Collection[str], setting: Setting, method: Method, predict: Predict) -> list[Way]:
-    """The best form of each way to wait that only needs the `wanted` ones, on top of a setting."""
+    """The best form of each way to wait that only needs the `wanted` ones, on top of a setting.
+
+    A way replaces a background thread's spinning in MPI. `non-blocking` is NBCS and `global-sleep`
+    is GS of the thesis (sections 6.3.2 and 6.3.1). `yield` is Open MPI's `mpi_yield_when_idle`.
+    `rest` (cycles on demand) also combines with one of the others.
+    """
     found: list[Way] = []
     for names in WAYS:
         if not set(names) <= set(wanted):
@@ -109,6 +106,10 @@ def tuned(
     it. The cache holds all `tensors`, with as many again for the job's other reductions. A single
     tensor too many empties it: the cache drops the least recently used, and the job uses all in
     turns.
+
+    Cycle time, fusion threshold and cache capacity follow from the simulation. Horovod's own
+    autotuner tries settings on the running job, one after the other and without a model of it; here
+    the same are tried on the simulated one.
     """
     own = setting.knobs
     capacity = own.cache_capacity

@@ -1,8 +1,6 @@
 """Horovod's ranks under a plan: the orders that each receives at its start, and their end.
 
-The first rank of a job to fail, with its reason, apart from ranks that failed because of it.
-
-Threads of tf.data, which begin when a job reads its data, onto the cores planned for them.
+Threads of tf.data begin only when a job reads its data; `InputThreads` moves them later.
 """
 
 from __future__ import annotations
@@ -80,7 +78,8 @@ class RankExit:
 
 
 def in_words(exits: list[RankExit], name: Callable[[RankExit], str]) -> str | None:
-    """One sentence on the first that failed, and on who followed; None when none failed."""
+    """Return one sentence on the first rank of a job to fail, with its reason, and on the ranks
+    that failed because of it; None when none failed."""
     failed = [one for one in exits if one.error is not None or one.code != 0]
     if not failed:
         return None
@@ -101,7 +100,8 @@ PATIENCE = 30
 
 
 class InputThreads:
-    """The input threads of one process. `moved`: how many so far; `unseen`: why they cannot be
+    """The threads of tf.data of one process, which begin when a job reads its data, and which are
+    put onto the cores planned for them. `moved`: how many so far; `unseen`: why they cannot be
     identified."""
 
     def __init__(self, pid: int, cpus: Collection[int]) -> None:

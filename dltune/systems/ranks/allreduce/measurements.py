@@ -1,16 +1,6 @@
-"""The facts that a planner takes from a horovod report: the job's size and settings, needs, and
-costs.
+"""Measurements of a job for a planner: its size, settings, needs, costs, and calls.
 
-Where a report lacks something, `assumed` lists the value used instead.
-
-Reports of one job under several settings: which of them was fastest.
-
-The calls of a job that reduce gradients, recovered from its captured graphs.
-
-Horovod's tape and optimizer wrap each gradient's allreduce into a separate conditional ("is there
-more than one rank?"), made in the order of the list that they receive. TensorFlow numbers these
-conditionals within the call's name scope (`DistributedGradientTape_Allreduce/cond_3/...`), so the
-number gives an op its place in the list, whatever shapes the gradients have.
+They come from horovod reports and from the job's captured graphs.
 """
 
 from __future__ import annotations
@@ -81,7 +71,11 @@ class Need:
 class Observed:
     """`ranks` in all and `local` on a node; `knobs` under which the job ran. `bound`: to how many
     CPUs the launcher had bound each rank then (None: to none in particular). `step`: the median
-    seconds of a step then (None: the report has no timeline)."""
+    seconds of a step then (None: the report has no timeline).
+
+    These are the facts that a planner takes from a horovod report: the job's size and settings,
+    needs, and costs. Where a report lacks something, `assumed` lists the value used instead.
+    """
 
     ranks: int
     local: int
@@ -356,6 +350,8 @@ def measured(reports: Sequence[tuple[Path, Horovod]], report: Horovod) -> list[M
     """The settings of the reports, fastest first.
 
     Raises UsageError when one is not of the job of `report`, or has no timeline.
+
+    From reports of one job under several settings follows which of them was fastest.
     """
     found = []
     for path, other in reports:
@@ -477,6 +473,12 @@ def calls(profile: Profile) -> tuple[Call, ...]:
 
     Raises UsageError when there is none, when the job groups its gradients itself, or when the
     profile does not show which gradient an allreduce is for.
+
+    The calls that reduce gradients are recovered from the job's captured graphs. Horovod's tape and
+    optimizer wrap each gradient's allreduce into a separate conditional ("is there more than one
+    rank?"), made in the order of the list that they receive. TensorFlow numbers these conditionals
+    within the call's name scope (`DistributedGradientTape_Allreduce/cond_3/...`), so the number
+    gives an op its place in the list, whatever shapes the gradients have.
     """
     found: list[Call] = []
     kinds: collections.Counter[str] = collections.Counter()

@@ -1,17 +1,4 @@
-"""The duration of a step under other cores, threads, bins, sleeps and knobs.
-
-Two simulators, one after the other: TensorFlow's scheduling of the step's graph gives the time when
-each gradient is ready, on that many cores and threads; the simulation of background threads gives
-the time that the ranks make of it. The first is tied to the measured step (of the report, else of
-the profile): a factor on all computing makes the job, as it ran, take as long as it did.
-
-SCP: cores of each local rank for its background thread, helpers, computing and input.
-
-Section 6.3.3 of the thesis gives each component separate cores, and names the price itself: a core
-kept for a thread that is idle most of the time is lost to computing. So each rank first gets its
-part of the node, whole tiles if possible. Within that part a component gets separate cores only
-where this makes the predicted step shorter; else it shares. A rank with one core shares it.
-"""
+"""The predicted duration of a step under other cores, threads, bins, sleeps and knobs."""
 
 from __future__ import annotations
 
@@ -84,7 +71,14 @@ class Setting:
 
 
 class Model:
-    """Predictions for one job. `scale`: the factor on computing; `step`: the measured seconds."""
+    """Predictions for one job. `scale`: the factor on computing; `step`: the measured seconds.
+
+    Two simulators run one after the other: TensorFlow's scheduling of the step's graph gives the
+    time when each gradient is ready, on that many cores and threads; the simulation of background
+    threads gives the time that the ranks make of it. The first is tied to the measured step (of the
+    report, else of the profile): a factor on all computing makes the job, as it ran, take as long
+    as it did.
+    """
 
     def __init__(self, profile: Profile, calls: Sequence[Call], observed: Observed) -> None:
         """Raises UsageError when the profile has no op that was measured."""
@@ -306,6 +300,13 @@ def core_partition(
     """The split that is predicted fastest.
 
     `threads`: those of the main plan, if it has any. `base`, `how`: what else is planned so far.
+
+    SCP gives cores of each local rank to its background thread, helpers, computing and input.
+    Section 6.3.3 of the thesis gives each component separate cores, and names the price itself: a
+    core kept for a thread that is idle most of the time is lost to computing. So each rank first
+    gets its part of the node, whole tiles if possible. Within that part a component gets separate
+    cores only where this makes the predicted step shorter; else it shares. A rank with one core
+    shares it.
     """
     local = model.observed.local
     parts = shares(machine, local)

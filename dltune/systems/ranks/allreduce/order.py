@@ -1,20 +1,6 @@
 """The order and number of bins under which the predicted step is shortest.
 
-TOPO, first half: a fixed order of the allreduces, from the graph that runs them.
-
-Section 6.3.4 of the thesis: a reverse depth-first search from the fetches finds the Horovod
-operations and the dependencies of each, in O(V + E). An operation's ID is its place in the order in
-which all ranks transfer: parents before children, siblings as they were added to the graph, others
-by their depth.
-
-TAC: the gradient that travels next (TicTac, section 4.3), and the gradients that make way for
-others.
-
-A worker there receives parameters that are all ready when its step begins. Here a transfer is the
-allreduce of a gradient. Its variable's update and all other readers of the sum wait for it, and a
-gradient can travel only once the backward pass has it. So the comparison covers the gradients that
-are ready when the link is free. A gradient that is larger than a bin can be cut, to let others go
-first: all its pieces have its priority (P3, MLSys 2019; ByteScheduler, SOSP 2019).
+The order is that of the graph (TOPO, `traverse`) or the priority of gradients (TAC, `tac_bins`).
 """
 
 from __future__ import annotations
@@ -76,6 +62,12 @@ def traverse(
     with its place among those that were added to the graph. Depth is the longest way from a root,
     so a parent is never as deep as its child and siblings mostly are alike; at one depth, the place
     decides. Raises UsageError when nodes wait for each other.
+
+    This is the first half of TOPO: a fixed order of the allreduces, from the graph that runs them.
+    Section 6.3.4 of the thesis: a reverse depth-first search from the fetches finds the Horovod
+    operations and the dependencies of each, in O(V + E). An operation's ID is its place in the
+    order in which all ranks transfer: parents before children, siblings as they were added to the
+    graph, others by their depth.
     """
     bit = {node: 1 << k for k, node in enumerate(sorted(places, key=places.__getitem__))}
     depth = [0] * len(inputs)
@@ -144,6 +136,15 @@ def tac_bins(
     large ones in pieces, where these make way.
 
     `ready`: seconds until each is there. `waiting`: what waits for the gradients' nodes.
+
+    TAC chooses the gradient that travels next (TicTac, section 4.3), and the gradients that make
+    way for others. A worker there receives parameters that are all ready when its step begins. Here
+    a transfer is the allreduce of a gradient. Its variable's update and all other readers of the
+    sum wait for it, and a gradient can travel only once the backward pass has it. So the comparison
+    covers the gradients that are ready when the link is free.
+
+    A gradient that is larger than a bin can be cut, to let others go first: all its pieces have its
+    priority (P3, MLSys 2019; ByteScheduler, SOSP 2019).
     """
     places = [call.places[node] for node in topology.order]
     gradients = [call.gradients[place] for place in places]

@@ -1,12 +1,4 @@
-"""The section on Horovod, and what came of it, for people.
-
-The outcome of a plan's section on Horovod in one rank, in sentences.
-
-Files that launchers read: Horovod's configuration file, a rankfile, exports.
-
-They leave out the parts that need dltune in the job (bins, sleeps, cores of single threads). Each
-file says so in its first lines.
-"""
+"""The section on Horovod and its outcome in each rank, for people and for launchers."""
 
 from __future__ import annotations
 
@@ -301,6 +293,10 @@ def export(kind: str, plan: AllreducePlan, machine: Machine, hosts: Sequence[str
     """The plan in one of the planner's formats. `hosts`: the nodes, in the launcher's order.
 
     Raises UsageError when the plan has nothing for this format, KeyError for another format.
+
+    The formats are files that launchers read: Horovod's configuration file, a rankfile, exports.
+    They leave out the parts that need dltune in the job (bins, sleeps, cores of single threads).
+    Each file says so in its first lines.
     """
     if kind == "rankfile":
         return _rankfile(plan, machine, hosts)

@@ -4,11 +4,6 @@ Gradients travel in the order in which the backward pass has them, which DDP kee
 other order ends sooner, as long as one bucket travels at a time and all are waited for. A bucket
 leaves when its last gradient is there and the previous bucket has come; the optimizer begins when
 the last has. The rest of a step takes its measured time.
-
-The gradients and transfers in a rank's profile: when gradients are ready, and transfer times.
-
-DDP marks its handling of a gradient that has been computed, and PyTorch marks each requested sum:
-both are nodes of the step's chain.
 """
 
 from __future__ import annotations
@@ -62,8 +57,13 @@ class Gradients:
 
 
 def gradients(step: Step, ops: Sequence[Op]) -> Gradients | None:
-    """None where the step's ranks exchange none. Raises UsageError where they travel in another way
-    than those of one model in the order in which they are there."""
+    """Return the gradients in a rank's profile, and when each is ready. None where the step's ranks
+    exchange none. Raises UsageError where they travel in another way than those of one model in the
+    order in which they are there.
+
+    DDP marks its handling of a gradient that has been computed, and PyTorch marks each requested
+    sum: both are nodes of the step's chain.
+    """
     sizes: list[int] = []
     ready: list[float] = []
     runs: list[tuple[int, ...]] = []

@@ -1,7 +1,4 @@
-"""`dltune horovod-report`.
-
-Ranks on a terminal while they are watched.
-"""
+"""Command `dltune horovod-report`, and the view of watched ranks on a terminal."""
 
 from __future__ import annotations
 

@@ -1,19 +1,4 @@
-"""Steps that wait for other processes of the job.
-
-A rank that is the last to have its gradients, so that the others wait for it.
-
-A rank with more work than the others, which wait for it in every step.
-
-Horovod's cycles, if they are so short that nearly all transfer nothing.
-
-Horovod's cycles, if they are so long that gradients wait for the next cycle.
-
-Gradients that are sent a few at a time.
-
-The core that recording of Horovod's timeline uses.
-
-A timeline that ends in the middle of a record.
-"""
+"""Findings about the communication of ranks: late ranks, Horovod's cycles, and its timeline."""
 
 from __future__ import annotations
 
@@ -43,8 +28,9 @@ SHARE = 0.1
     "`dltune plan transfers` propose, or use larger batches.",
 )
 def communication_wait(evidence: Evidence) -> Iterator[Finding]:
-    """Find waits. If ranks are late because their background threads use the cores of their ops,
-    the rule `spinning-thread` reports that instead."""
+    """Find steps that wait for other processes of the job. If ranks are late because their
+    background threads use the cores of their ops, the rule `spinning-thread` reports that
+    instead."""
     share = part(evidence.profile.profile, "communication") if evidence.profile else 0.0
     if evidence.profile is None or share < SHARE:
         return
@@ -88,6 +74,7 @@ OFTEN_LATE = 1.5
     order=2,
 )
 def late_rank(evidence: Evidence) -> Iterator[Finding]:
+    """Find a rank that is the last to have its gradients, so that the others wait for it."""
     timeline = failures.reported_timeline(evidence)
     if timeline is None or not timeline.late:
         return
@@ -117,8 +104,8 @@ UNEVEN, IDLE = 1.3, 0.05
     order=2,
 )
 def uneven_ranks(evidence: Evidence) -> Iterator[Finding]:
-    """Find the busiest rank. The cost is the time that even work would save, if a step takes as
-    long as the work of this rank."""
+    """Find a rank with more work than the others, which wait for it in every step. The cost is the
+    time that even work would save, if a step takes as long as the work of this rank."""
     report = evidence.report(Horovod)
     if report is None or report.partial:
         return
@@ -156,6 +143,7 @@ EMPTY, MANY = 0.95, 200
     order=3,
 )
 def empty_cycles(evidence: Evidence) -> Iterator[Finding]:
+    """Find Horovod's cycles that are so short that nearly all transfer nothing."""
     timeline = failures.reported_timeline(evidence)
     cycles = timeline.cycles if timeline else None
     if cycles and cycles.empty is not None and cycles.empty > EMPTY and cycles.rate > MANY:
@@ -180,6 +168,7 @@ LONG_CYCLE, WAITS = 2.0, 0.5
     order=3,
 )
 def long_cycles(evidence: Evidence) -> Iterator[Finding]:
+    """Find Horovod's cycles that are so long that gradients wait for the next cycle."""
     timeline = failures.reported_timeline(evidence)
     if timeline is None or (cycles := timeline.cycles) is None:
         return
@@ -209,6 +198,7 @@ MIN_BATCHES = 50
     order=2,
 )
 def small_batches(evidence: Evidence) -> Iterator[Finding]:
+    """Find gradients that are sent a few at a time."""
     timeline = failures.reported_timeline(evidence)
     if timeline is None:
         return
@@ -234,6 +224,7 @@ def small_batches(evidence: Evidence) -> Iterator[Finding]:
     order=4,
 )
 def timeline_recording(evidence: Evidence) -> Iterator[Finding]:
+    """Find the core that recording of Horovod's timeline uses."""
     for rank in failures.reported_ranks(evidence) if failures.reported_timeline(evidence) else ():
         for thread in rank.threads:
             if thread.name == WRITER:
@@ -254,6 +245,7 @@ def timeline_recording(evidence: Evidence) -> Iterator[Finding]:
     order=3,
 )
 def truncated_timeline(evidence: Evidence) -> Iterator[Finding]:
+    """Find a timeline that ends in the middle of a record."""
     timeline = failures.reported_timeline(evidence)
     if timeline and timeline.truncated:
         yield Finding(

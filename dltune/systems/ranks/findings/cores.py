@@ -1,17 +1,4 @@
-"""Ranks that their launcher has bound to fewer cores than their threads can use.
-
-A background thread that waits by spinning on a core that the ops need.
-
-In the thesis (section 6.2.5), it waits actively inside MPI_Allreduce for 60 to 90 % of the time.
-
-Ranks of one host whose runnable threads outnumber its cores.
-
-A background thread that is ready to send gradients but has no core.
-
-A background thread that wakes up too late, so that all ranks wait for it.
-
-Background threads that do not slow down the job.
-"""
+"""Findings about the cores of ranks: those of their ops, and those of their background threads."""
 
 from __future__ import annotations
 
@@ -35,8 +22,8 @@ from dltune.systems.ranks.schemas.horovod import Horovod, Rank, ThreadUse, names
     order=1,
 )
 def ranks_on_one_core(evidence: Evidence) -> Iterator[Finding]:
-    """Find bound ranks. The cost is the share of the runnable time of a rank's threads in which
-    they had no core."""
+    """Find ranks that their launcher has bound to fewer cores than their threads can use. The cost
+    is the share of the runnable time of a rank's threads in which they had no core."""
     bound = [
         rank
         for rank in failures.reported_ranks(evidence)
@@ -101,8 +88,13 @@ MIN_CPU, MIN_USER = 0.15, 0.75
     order=1,
 )
 def spinning_thread(evidence: Evidence) -> Iterator[Finding]:
-    """Find spinning threads. The cost is the time that compute threads could have run on the core
-    of the spinning thread, as a share of the runnable time of the rank's threads."""
+    """Find a background thread that waits by spinning on a core that the ops need. The cost is the
+    time that compute threads could have run on the core of the spinning thread, as a share of the
+    runnable time of the rank's threads.
+
+    In the thesis (section 6.2.5), the thread waits actively inside MPI_Allreduce for 60 to 90 % of
+    the time.
+    """
     spinners = [
         (rank, rank.thread)
         for rank in failures.reported_ranks(evidence)
@@ -171,8 +163,9 @@ _SETTINGS = {"Horovod": "dltune plan allreduce", "PyTorch": "OMP_NUM_THREADS={}"
     order=2,
 )
 def crowded_ranks(evidence: Evidence) -> Iterator[Finding]:
-    """Find crowded hosts. The cost is the share of the runnable time in which threads had no core.
-    The rule `spinning-thread` reports the cost of spinning threads, so they are not counted."""
+    """Find ranks of one host whose runnable threads outnumber its cores. The cost is the share of
+    the runnable time in which threads had no core. The rule `spinning-thread` reports the cost of
+    spinning threads, so they are not counted."""
     found = evidence.report(Horovod)
     for host, cores in found.cores.items() if found else ():
         ranks = [rank for rank in failures.reported_ranks(evidence) if rank.host == host]
@@ -217,7 +210,8 @@ MIN_WAIT = 0.10
     order=1,
 )
 def starved_background(evidence: Evidence) -> Iterator[Finding]:
-    """Find waiting threads. The cost is unknown, because ops can run at the same time."""
+    """Find a background thread that is ready to send gradients but has no core. The cost is
+    unknown, because ops can run at the same time."""
     waits = [
         (rank, thread)
         for rank in failures.reported_ranks(evidence)
@@ -255,6 +249,7 @@ MIN_SLEEPS = 60
     order=2,
 )
 def oversleeping_thread(evidence: Evidence) -> Iterator[Finding]:
+    """Find a background thread that wakes up too late, so that all ranks wait for it."""
     late = [
         (delay.p95, rank, rank.cycles, delay)
         for rank in failures.reported_ranks(evidence)
@@ -299,6 +294,7 @@ _PROBLEMS = (
     fix="Nothing has to be done.",
 )
 def background_at_rest(evidence: Evidence) -> Iterator[Finding]:
+    """Find background threads that do not slow down the job."""
     report = evidence.report(Horovod)
     if not report or not report.ranks or any(any(rule(evidence)) for rule in _PROBLEMS):
         return

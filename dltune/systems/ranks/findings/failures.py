@@ -1,14 +1,6 @@
-"""The report of horovod-report among the evidence.
+"""Findings about ranks that failed, hang or are missing, and about incomplete reports of ranks.
 
-Ranks that failed. The first one is the cause, whatever the errors of the others are.
-
-A rank that hangs, so that all others wait in the next collective.
-
-Ranks of the job that are not in the report.
-
-Ranks whose background thread was not found, so that it is not in the report.
-
-Ranks that run different versions of Horovod, PyTorch or MPI.
+`reported_ranks` and `reported_timeline` take the report of horovod-report from the evidence.
 """
 
 from __future__ import annotations
@@ -42,6 +34,7 @@ def reported_timeline(evidence: Evidence) -> Timeline | None:
     fix="Read the output of the rank that failed first.",
 )
 def failed_rank(evidence: Evidence) -> Iterator[Finding]:
+    """Find ranks that failed. The first one is the cause, whatever the errors of the others are."""
     ended = sorted(
         (
             rank
@@ -92,6 +85,7 @@ def _describe_end(rank: Rank) -> str:
     fix="Find the line where the rank hangs (py-spy dump).",
 )
 def hanging_rank(evidence: Evidence) -> Iterator[Finding]:
+    """Find a rank that hangs, so that all others wait in the next collective."""
     hanging = [rank for rank in reported_ranks(evidence) if rank.stuck]
     if not hanging:
         return
@@ -114,6 +108,7 @@ def hanging_rank(evidence: Evidence) -> Iterator[Finding]:
     is_limitation=True,
 )
 def missing_ranks(evidence: Evidence) -> Iterator[Finding]:
+    """Find ranks of the job that are not in the report."""
     size = max((rank.size for rank in reported_ranks(evidence)), default=0)
     missing = sorted(set(range(size)) - {rank.rank for rank in reported_ranks(evidence)})
     if missing:
@@ -134,6 +129,7 @@ def missing_ranks(evidence: Evidence) -> Iterator[Finding]:
     is_limitation=True,
 )
 def unseen_background(evidence: Evidence) -> Iterator[Finding]:
+    """Find ranks whose background thread was not found, so that it is not in the report."""
     without = [rank for rank in reported_ranks(evidence) if rank.background is None]
     if without:
         yield Finding(
@@ -153,6 +149,7 @@ def unseen_background(evidence: Evidence) -> Iterator[Finding]:
     fix="Install the same version everywhere.",
 )
 def differing_versions(evidence: Evidence) -> Iterator[Finding]:
+    """Find ranks that run different versions of Horovod, PyTorch or MPI."""
     for field, name in (("horovod", "Horovod"), ("pytorch", "PyTorch"), ("mpi", "MPI")):
         ranks: dict[str, list[Rank]] = {}
         for rank in reported_ranks(evidence):

@@ -1,19 +1,10 @@
-"""A timeline as it was recorded: negotiations, collectives and cycles.
+"""Reader and summary of Horovod's record of its background thread (HOROVOD_TIMELINE).
 
-Reader of Horovod's record of its background thread (HOROVOD_TIMELINE).
-
-Chrome's trace format, as timeline.cc of Horovod 0.28 writes it: each tensor is a "process", times
-are whole microseconds. Only the coordinator (rank 0) writes, yet collectives are the same on all
-ranks by Horovod's protocol, so the fused tensors are those of every rank. Its writer busy-waits.
-Records not yet written when Horovod shuts down are lost: the file then ends whole, but early.
-
-A request's life: negotiation (NEGOTIATE_...), with a mark for each rank that joined unless all
-ranks had it in their response cache, which answers without; then the operation (ALLREDUCE), which
-contains copies into and out of the fusion buffer and the collective itself (MPI_ALLREDUCE).
-
-A timeline's file, read in chunks, whole or cut short.
-
-Summary of a timeline: cycles, negotiations, batches, and the waiting times of each tensor.
+The file has Chrome's trace format, as timeline.cc of Horovod 0.28 writes it: each tensor is a
+"process", times are whole microseconds. Only the coordinator (rank 0) writes, yet collectives are
+the same on all ranks by Horovod's protocol, so the fused tensors are those of every rank. Its
+writer busy-waits. Records not yet written when Horovod shuts down are lost: the file then ends
+whole, but early.
 """
 
 from __future__ import annotations
@@ -86,6 +77,8 @@ class Recording:
 
     `began`: Unix time of its zero. `cycles`: when each cycle started (none without
     HOROVOD_TIMELINE_MARK_CYCLES). `sizes`: bytes of each tensor whose shape was recorded.
+
+    It holds negotiations, collectives and cycles.
     """
 
     path: Path
@@ -185,7 +178,13 @@ class _Tensor:
 
 
 class Requests:
-    """Follows each tensor through its records."""
+    """Follows each tensor through its records.
+
+    A request's life: negotiation (NEGOTIATE_...), with a mark for each rank that joined unless all
+    ranks had it in their response cache, which answers without; then the operation (ALLREDUCE),
+    which contains copies into and out of the fusion buffer and the collective itself
+    (MPI_ALLREDUCE).
+    """
 
     def __init__(self) -> None:
         self.events = 0
@@ -353,6 +352,8 @@ def recording(path: Path) -> Recording:
 
     Raises UsageError when it cannot be read, is empty or is no Horovod timeline. A file that ends
     in the middle of a record is read up to there.
+
+    A file can be whole or cut short.
     """
     requests = Requests()
     try:
@@ -434,7 +435,10 @@ def read(path: Path, *, cycle_time: float = CYCLE_TIME) -> Timeline:
 
 
 def summary(record: Recording, *, cycle_time: float = CYCLE_TIME) -> Timeline:
-    """Return the same as `read`, from a recording."""
+    """Return the same as `read`, from a recording.
+
+    The summary has cycles, negotiations, batches, and the waiting times of each tensor.
+    """
     queued = list(_queues(record))
     waited = _by_tensor(queued)
     agreed = _by_tensor((n.tensor, n.end - n.start) for n in record.negotiations)

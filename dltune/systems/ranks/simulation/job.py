@@ -1,17 +1,7 @@
-"""The simulated parts: a training step on each rank, its cores, the network, Horovod's settings.
+"""Simulated parts: a training step on each rank, its cores, the network, and Horovod's settings.
 
 All times are seconds, sizes bytes. Each rank has a background thread; ranks that share cores form a
 pool (a node, or a single rank that is bound to separate cores).
-
-How long an allreduce takes once all ranks have come: latency and bandwidth (alpha-beta model).
-
-Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
-2005: a ring sends 2 (P - 1) messages of n / P bytes; a tree's reduction and broadcast each take
-log2 P steps, through which a long message flows in pieces.
-
-A distribution given by some of its quantiles, linear between them.
-
-How Horovod's background threads agree: the original, and the methods of thesis section 6.3.
 """
 
 from __future__ import annotations
@@ -30,6 +20,11 @@ class Network:
     """`latency`: seconds of a message between two ranks. `bandwidth`: bytes per second that a rank
     can send. `copy`: bytes per second into and out of the fusion buffer (infinite: not counted).
     `fixed`: seconds that every collective takes besides, such as starting it on a device.
+
+    It decides how long an allreduce takes once all ranks have come: latency and bandwidth
+    (alpha-beta model). Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication
+    Operations in MPICH", 2005: a ring sends 2 (P - 1) messages of n / P bytes; a tree's reduction
+    and broadcast each take log2 P steps, through which a long message flows in pieces.
     """
 
     latency: float
@@ -72,6 +67,8 @@ class Quantiles:
     """`points`: (share of the values that are at most this, value), both rising, from share 0 to 1.
 
     Raises ValueError when they are not.
+
+    A distribution given by some of its quantiles is linear between them.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -294,6 +291,9 @@ class Method:
     and no synchronization of caches; bins with it are those of stock Horovod's groups.
     `rest`: seconds at most that a background thread whose rank has nothing to send goes on sleeping
     when its cycle is over; a tensor ends that. No method of the thesis.
+
+    Methods say how Horovod's background threads agree: the original, and those of thesis section
+    6.3.
     """
 
     name: str

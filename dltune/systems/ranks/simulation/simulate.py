@@ -1,9 +1,6 @@
-"""Simulate the steps of a job under a method (the hot loop is engine.cc).
+"""Simulation of a job's steps under a method, its result, and its trace.
 
-The result of a simulation.
-
-The activity of simulated ranks, for Perfetto and chrome://tracing (Chrome's JSON trace
-format).
+The hot loop is in engine.cc.
 """
 
 from __future__ import annotations
@@ -233,6 +230,9 @@ def trace(simulations: Mapping[str, Sequence[Slice]]) -> bytes:
     """A row for each rank's background thread, computing and input pipeline, under each title.
 
     Moments are whole nanoseconds, so that one slice ends where the next begins.
+
+    It shows the activity of simulated ranks, for Perfetto and chrome://tracing (Chrome's JSON trace
+    format).
     """
     events: list[dict[str, Any]] = []
     # not a row's number: Perfetto takes the thread with its process's for its main one

@@ -1,7 +1,6 @@
-"""The preloaded library, built for the job's MPI at first use, and the variables that control
-it.
+"""The preloaded library, its variables, and the counts that it writes.
 
-Files of the preloaded library: one per background thread.
+The library is built for the job's MPI at first use.
 """
 
 from __future__ import annotations
@@ -135,6 +134,8 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     collectives and of agreements, `sleeps` between them with `slept` seconds in all. Of
     `agreements` on the least sleep, `shortened` cut this thread's sleep short, by `saved` seconds
     in all.
+
+    The library writes one file per background thread.
     """
 
     rank: int

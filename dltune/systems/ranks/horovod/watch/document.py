@@ -1,9 +1,4 @@
-"""A watch's observations of ranks, as a document.
-
-Reports of ranks on several hosts as one.
-
-The ranks of a job, observed while `dltune diagnose` watches it.
-"""
+"""Documents of a watch's observations of ranks, also for several hosts and during a diagnosis."""
 
 from __future__ import annotations
 
@@ -236,6 +231,8 @@ def merged(paths: Sequence[Path]) -> Horovod:
 
     Raises UsageError when one cannot be read, when a rank is in two of them, when they disagree on
     how many ranks there are, or when two have a timeline.
+
+    The reports of ranks on several hosts become one.
     """
     reports = [(path, horovod.load(path)) for path in paths]
     owner: dict[int, Path] = {}
@@ -275,7 +272,10 @@ def start(root: int) -> RankProbe | None:
 
 
 class RankProbe:
-    """Watches the threads of each rank until `end`."""
+    """Watches the threads of each rank until `end`.
+
+    It observes the ranks of a job while `dltune diagnose` watches it.
+    """
 
     def __init__(self, root: int) -> None:
         self._watch = Watch(stat.Tree(root))

@@ -1,15 +1,7 @@
 """Ranks that hang, apart from those that wait for them.
 
-All ranks meet in every collective, so a rank that does not come keeps all. Its background thread
-has stopped while others' go on, or is stopped itself; or all cycle in vain, or rest, as PyTorch's
-do, because its Python has handed in no gradients: then the others' main threads wait within
-TensorFlow or PyTorch, and its main thread does not. Where all main threads wait there, one of its
-ops can be blocked in Python (`tf.py_function`). Python's frames distinguish these cases; a thread's
-C++ stack holds addresses of calls that returned long ago, too.
-
-Progress of a rank: its background thread's cycles, and all its other activity.
-
-Ranks of a running job that hang, looked for from outside now and then.
+`hung` decides which ranks of the watched job hang. `Hangs` looks for them from outside now and then
+while a job runs.
 """
 
 from __future__ import annotations
@@ -49,7 +41,8 @@ class _Look:
 
 
 class Progress:
-    """The activity of a rank over the last `HUNG_SECONDS`."""
+    """The activity of a rank over the last `HUNG_SECONDS`: its background thread's cycles, and all
+    its other activity."""
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
@@ -135,6 +128,13 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
 
     None hangs next to a rank that has ended: its launcher, which can take its time, ends the
     others.
+
+    All ranks meet in every collective, so a rank that does not come keeps all. Its background
+    thread has stopped while others' go on, or is stopped itself; or all cycle in vain, or rest, as
+    PyTorch's do, because its Python has handed in no gradients: then the others' main threads wait
+    within TensorFlow or PyTorch, and its main thread does not. Where all main threads wait there,
+    one of its ops can be blocked in Python (`tf.py_function`). Python's frames distinguish these
+    cases; a thread's C++ stack holds addresses of calls that returned long ago, too.
     """
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:

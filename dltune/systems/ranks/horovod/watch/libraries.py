@@ -1,28 +1,7 @@
-"""Addresses of functions in a shared library: its symbol tables and its segments (ELF, 64 bits).
+"""Native libraries of a running rank: where their functions and threads are, and what these do.
 
-Horovod's native library in a running process: its file, and the address of its background loop.
-
-The background thread runs `BackgroundThreadLoop`, and the function that the compiler made part of
-it (`RunLoopOnce`), until Horovod is shut down: return addresses into it stay on that thread's
-stack. The library's symbol table shows where they are. A library stripped of local symbols still
-exports functions that only the loop calls.
-
-PyTorch's library in a process that is a rank of its distributed jobs, and its threads' names.
-
-Contents of another process's memory, read without stopping it.
-
-A thread that sleeps or waits shows its stack pointer in /proc/PID/task/TID/syscall, and
-/proc/PID/mem holds its stack. A thread that runs shows nothing, and must be sampled again.
-
-The background thread's sleeps between cycles: how long it asked for, and when it ran again.
-
-A cycle begins when the thread has slept for the rest of HOROVOD_CYCLE_TIME since the previous cycle
-began. It asks for that from the frame of its loop, which distinguishes these sleeps from its other
-sleeps and waits, in MPI or gloo. The requested time also shows when the previous cycle began: a
-cycle that began without a sleep is seen that way, unless the next did too.
-
-All switches of the thread are recorded in short windows, far apart, and farther the longer it is
-watched: recording them slows the thread itself.
+The background thread runs in Horovod's library, or in PyTorch's. Its stack, read from the process's
+memory, shows where it is. The functions of a library come from its file (ELF, 64 bits).
 """
 
 from __future__ import annotations
@@ -65,8 +44,10 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Image:
-    """`segments`: (offset in the file, address as linked) of the loaded parts. `local`: functions
-    of the full symbol table, which strip(1) takes away; `exported`: those that others can call."""
+    """Addresses of functions in a shared library, from its symbol tables and its segments (ELF, 64
+    bits). `segments`: (offset in the file, address as linked) of the loaded parts. `local`:
+    functions of the full symbol table, which strip(1) takes away; `exported`: those that others can
+    call."""
 
     segments: tuple[tuple[int, int], ...]
     local: tuple[Symbol, ...]
@@ -132,6 +113,12 @@ def find_horovod(pid: int, mapped: Sequence[Mapped]) -> Library | None:
     """Return Horovod's library among a process's mappings; None when it has not loaded one.
 
     Raises OSError when the process has ended or there is no permission to read it.
+
+    The library has a file and the address of its background loop. The background thread runs
+    `BackgroundThreadLoop`, and the function that the compiler made part of it (`RunLoopOnce`),
+    until Horovod is shut down: return addresses into it stay on that thread's stack. The library's
+    symbol table shows where they are. A library stripped of local symbols still exports functions
+    that only the loop calls.
     """
     mapping = next((one for one in mapped if _NAME.search(one.path)), None)
     if mapping is None:
@@ -239,7 +226,12 @@ _LONGEST_CALL = 7
 
 
 class Memory:
-    """Use as a context manager. Raises OSError without permission to read the process."""
+    """Contents of another process's memory, read without stopping it. Use as a context manager.
+    Raises OSError without permission to read the process.
+
+    A thread that sleeps or waits shows its stack pointer in /proc/PID/task/TID/syscall, and
+    /proc/PID/mem holds its stack. A thread that runs shows nothing, and must be sampled again.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -290,7 +282,17 @@ _SAME = 0.2
 
 
 class Sleeps:
-    """The sleeps of one background thread. `refused`: why they cannot be seen."""
+    """The sleeps of one background thread between cycles: how long it asked for, and when it ran
+    again. `refused`: why they cannot be seen.
+
+    A cycle begins when the thread has slept for the rest of HOROVOD_CYCLE_TIME since the previous
+    cycle began. It asks for that from the frame of its loop, which distinguishes these sleeps from
+    its other sleeps and waits, in MPI or gloo. The requested time also shows when the previous
+    cycle began: a cycle that began without a sleep is seen that way, unless the next did too.
+
+    All switches of the thread are recorded in short windows, far apart, and farther the longer it
+    is watched: recording them slows the thread itself.
+    """
 
     def __init__(self, tid: int, library: Library, setting: float) -> None:
         self.refused: str | None = None

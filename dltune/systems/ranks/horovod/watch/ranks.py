@@ -1,20 +1,4 @@
-"""A process as a rank of a job: its number, its settings and versions, the cores it can use.
-
-The role of a thread, from its name and its stack.
-
-PyTorch's are known by their names, except OpenMP's. TensorFlow gives each thread a name, but the
-kernel takes none of more than 15 letters, so that those of "tf_data_private_threadpool" and
-"tf_numa_-1_Eigen" bear the process's name. The whole name stays where TensorFlow put it
-(`ThreadParams`), and the thread's first frame points there.
-
-When a process that is not a child of this process ended, and how.
-
-A pidfd gives the moment. The exit code is in the zombie's stat (for processes with permission to
-trace it), and from Linux 6.15 on the pidfd keeps it after another process has taken the zombie
-away.
-
-One rank while it is watched, and its threads; figures of an ended thread stay.
-"""
+"""A process as a rank: its number, settings, versions and usable cores, its threads, its end."""
 
 from __future__ import annotations
 
@@ -185,7 +169,13 @@ class ThreadIdentity:
 
 
 class Roles:
-    """The roles of one process's threads."""
+    """The roles of one process's threads, from their names and their stacks.
+
+    PyTorch's are known by their names, except OpenMP's. TensorFlow gives each thread a name, but
+    the kernel takes none of more than 15 letters, so that those of "tf_data_private_threadpool" and
+    "tf_numa_-1_Eigen" bear the process's name. The whole name stays where TensorFlow put it
+    (`ThreadParams`), and the thread's first frame points there.
+    """
 
     def __init__(self, pid: int, mapped: Sequence[Mapped], library: Library) -> None:
         self._pid = pid
@@ -265,6 +255,10 @@ class Ending:
     """Watches for the end of `pid`, which the kernel shows whole to this process.
 
     Raises OSError when there is no such process.
+
+    It reports when a process that is not a child of this process ended, and how. A pidfd gives the
+    moment. The exit code is in the zombie's stat (for processes with permission to trace it), and
+    from Linux 6.15 on the pidfd keeps it after another process has taken the zombie away.
     """
 
     def __init__(self, pid: int) -> None:
@@ -335,6 +329,8 @@ class RankSeen:
     `numbered`: its launcher gave it its rank number. `since`, `until`: of time.monotonic(); `cpu`:
     of the process at these times. `stack`: the thread that is in the background loop. `init`: the
     job's message on hvd.init(). `refused`: why its memory cannot be read.
+
+    Figures of an ended thread stay.
     """
 
     pid: int
