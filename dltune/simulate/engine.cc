@@ -8,9 +8,7 @@
 #include "admission.h"
 #include "engine.h"
 #include "fifo.h"
-#include "link.h"
 #include "network.h"
-#include "resources.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,7 +1,4 @@
-// Links of hosts, one out and one in each (full duplex), and the channels between hosts that use
-// them. A channel has one transfer under way: of those that wait, the one with the lowest priority
-// number, and of equal ones the first that came. Channels under way at once share the links max-min
-// fairly: none could be faster without making one slower that is no faster than it.
+// Links between hosts, alone or as a network.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +9,54 @@
 #include "engine.h"
 
 namespace dltune::sim {
+
+// A link between hosts: transfers take its latency and their bytes at its bandwidth. At most
+// `channels` travel at once and share it evenly; who is next is the first that came, or of those
+// that wait the one with the lowest priority number.
+
+// `bandwidth` in bytes a second, `latency` in seconds.
+struct LinkAbout {
+  double bandwidth, latency;
+  std::int32_t channels, by_priority;
+};
+
+class Link : public Policy {
+ public:
+  // Per task: `bytes` to transfer, and `priority`.
+  Link(const LinkAbout& about, const double* bytes, const double* priority)
+      : about_(about), bytes_(bytes), priority_(priority) {}
+
+  void ready(int task) override { queue_.push_back(task); }
+
+  void finished(int, double) override { --travelling_; }
+
+  void dispatch(double, std::vector<Start>* out) override {
+    while (travelling_ < about_.channels && !queue_.empty()) {
+      auto next = queue_.begin();
+      if (about_.by_priority)
+        next = std::min_element(queue_.begin(), queue_.end(),
+                                [&](int a, int b) { return priority_[a] < priority_[b]; });
+      ++travelling_;
+      out->push_back({*next, about_.latency + bytes_[*next] / about_.bandwidth, true});
+      queue_.erase(next);
+    }
+  }
+
+  void rates(const std::vector<int>& running, std::vector<double>* rate) override {
+    std::fill(rate->begin(), rate->end(), 1.0 / static_cast<double>(running.size()));
+  }
+
+ private:
+  LinkAbout about_;
+  const double *bytes_, *priority_;
+  std::vector<int> queue_;  // in the order in which they came
+  int travelling_ = 0;
+};
+
+// Links of hosts, one out and one in each (full duplex), and the channels between hosts that use
+// them. A channel has one transfer under way: of those that wait, the one with the lowest priority
+// number, and of equal ones the first that came. Channels under way at once share the links max-min
+// fairly: none could be faster without making one slower that is no faster than it.
 
 // By channel, the host that sends and the one that receives.
 struct NetworkAbout {

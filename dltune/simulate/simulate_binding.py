@@ -71,7 +71,7 @@ class Corun(ctypes.Structure):
 
 
 class Link(ctypes.Structure):
-    """As in link.h."""
+    """As in network.h."""
 
     _fields_ = (*of(c_double, "bandwidth", "latency"), *of(c_int32, "channels", "by_priority"))
 

@@ -5,7 +5,7 @@
 // between. The job's own number of threads is 8, or as "own N" says; "threads end" with each change from
 // then on.
 #include "frameworks/pytorch/plugin/step.h"
-#include "frameworks/pytorch/plugin/width.h"
+#include "frameworks/pytorch/plugin/team.h"
 
 #include <unistd.h>
 

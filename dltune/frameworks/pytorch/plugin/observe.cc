@@ -12,7 +12,6 @@
 #include "key.h"
 #include "step.h"
 #include "team.h"
-#include "width.h"
 
 namespace dltune {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "../../../native/core/channel.h"
-#include "width.h"
+#include "team.h"
 
 namespace dltune {
 namespace {

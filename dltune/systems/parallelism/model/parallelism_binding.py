@@ -12,7 +12,7 @@ from typing import Any
 
 from dltune.native.binding import bound
 
-DIMENSIONS = 4  # as problem.h's kDimensions
+DIMENSIONS = 4  # as division.h's kDimensions
 INTEGERS, LONGS, DOUBLES = POINTER(c_int32), POINTER(c_int64), POINTER(c_double)
 
 
@@ -21,7 +21,7 @@ def of(type_: Any, *names: str) -> Iterator[tuple[str, Any]]:
 
 
 class Region(ctypes.Structure):
-    """Mirrors problem.h, like those below up to ProblemAbout."""
+    """Mirrors division.h, like those below up to ProblemAbout."""
 
     _fields_ = (*of(c_int32, "extent", "of", "stride", "start"),)
 
