@@ -2,7 +2,8 @@
 
 Run as `python -m dltune.systems.parallelism.jax.operator_times`, it reads a list of requests as
 JSON from stdin and prints their times. It needs nothing but JAX and this package, because the
-Python in which operators are timed can be without the rest that dltune needs.
+Python in which operators are timed can be without the rest that dltune needs. So imports at the top
+are of the standard library, or of modules of dltune that need no more.
 """
 
 from __future__ import annotations
