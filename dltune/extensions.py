@@ -90,7 +90,7 @@ class Extension(NamedTuple):
     - `rules`: packages and modules that hold findings' rules.
     - `documents`: by the kind in a document's schema, such as "dltune.profile".
     - `measurements`: what `dltune doctor` measures with an option, such as "ranks".
-    - `probes`: functions that start a probe for `dltune diagnose` (`watch/probe.py`).
+    - `probes`: functions that start a probe for `dltune diagnose` (`watch/job_watch.py`).
     - `settings`: `Setting` objects for the search of `dltune tune`.
     - `hooks`: modules that run inside every job.
     """

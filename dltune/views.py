@@ -1,5 +1,5 @@
 """Views: a document as people see it, in sections of sentences, tables and figures, as data. A
-terminal (`cli/tables.py`) and a page (`report/`) draw the same view."""
+terminal (`cli/terminal.py`) and a page (`report/`) draw the same view."""
 
 from __future__ import annotations
 

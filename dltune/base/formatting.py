@@ -3,8 +3,8 @@
 Names and messages from other people's code become safe for a terminal or a file (`visible`).
 Functions such as `size` and `share` write figures, as sentences and tables show them.
 
-A `Table` and the pictures hold only the content. `cli/tables.py` draws them on a terminal, and
-`report/table.py` on a page.
+A `Table` and the pictures hold only the content. `cli/terminal.py` draws them on a terminal,
+and `report/markup.py` on a page.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     events    an event by its name                     parse("LLC-load-misses") -> Event
     presets   which events to count here, and why      choose("auto") -> (events, sentence)
-    group     events counted together, and splitting   Group(events).read(), split(events)
+    counters  events counted together, and splitting   Group(events).read(), split(events)
+              counters read without the kernel         UserCounter
+              counters against work that is known      self_test
     ring      samples, such as page faults' addresses  Ring(event, period=1)
-    rdpmc     a counter read without the kernel
-    selftest  counters against work that is known
+    access    events that can be opened here, and why others are refused
 
-`syscall` is the system call itself, `probe` what may be opened and what its errors mean.
+`events` also has the system call itself.
 """
