@@ -22,8 +22,7 @@ from dltune.job.protocol import Graph, grant_line
 from dltune.job.record import NANOSECOND, Record
 from dltune.profile.processes import Discovery
 from dltune.schemas.profile import Framework
-from dltune.system.proc import stat as threads
-from dltune.system.proc import stat as tree
+from dltune.system.proc import stat
 from dltune.system.proc.process import exists
 
 # Resources that a job's processes have used
@@ -71,16 +70,16 @@ class Reading:
 def read(session: int) -> Reading:
     """Return the totals of a job's processes now: as the job leads its own session, they are the
     processes of this session. Processes that end while they are read count as ended."""
-    found = tree.session(session)
+    found = stat.session(session)
     switches = {}
     for pid in found:
-        for tid in threads.threads(pid):
-            if switched := threads.switches(pid, tid):
+        for tid in stat.threads(pid):
+            if switched := stat.switches(pid, tid):
                 switches[pid, tid] = switched[:2]
     return Reading(
-        cpu=sum(stat.user + stat.kernel + stat.children_cpu for stat in found.values()),
+        cpu=sum(one.user + one.kernel + one.children_cpu for one in found.values()),
         switches=switches,
-        faults=sum(stat.minor + stat.major + stat.children_faults for stat in found.values()),
+        faults=sum(one.minor + one.major + one.children_faults for one in found.values()),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,3 +140,18 @@ def test_what_runs_inside_a_job_imports_nothing_of_dltune() -> None:
     assert folders >= {"tensorflow", "frameworks"} | {"ranks"}.intersection(SYSTEMS)
     for source in inside:
         assert list(imported(source)) == [], source
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("job.ranks", "job.subprocesses", "native.build", "gate.accounted"),
+        *("systems.parallelism.jax.links", "systems.parallelism.jax.operator_times"),
+    ],
+)
+def test_what_other_pythons_run_needs_the_standard_library_alone(module: str) -> None:
+    if module.startswith("systems.") and module.split(".")[1] not in SYSTEMS:
+        pytest.skip("the system is not installed")
+    code = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import dltune.{module}"
+    # -S: without the packages of this environment
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

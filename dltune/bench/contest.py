@@ -21,11 +21,12 @@ from pathlib import Path
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.bench.settings import Setting, on_part
 from dltune.job import protocol, rank_layout
-from dltune.job.failures import last_words, why_no_step
+from dltune.job.failures import why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import Orders, machine_lines
 from dltune.job.rank_layout import Shares
 from dltune.job.record import Record
+from dltune.job.subprocesses import last_words
 from dltune.plan.plan import for_any_graph, observers
 from dltune.plan.settings.enforce import Settings
 from dltune.schemas.bench import Turn

@@ -173,8 +173,8 @@ def _job(
     from dltune.cli import terminal
     from dltune.cli.profile import choice, roofs_of
     from dltune.frameworks.tensorflow.runtime import lacking_in
-    from dltune.job.failures import last_words
     from dltune.job.launch import Job, require_enabled, require_executable
+    from dltune.job.subprocesses import last_words
     from dltune.system import topology
     from dltune.watch.session import Observing
 

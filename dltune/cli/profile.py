@@ -139,8 +139,9 @@ def command(
     from dltune.cli import terminal
     from dltune.frameworks.pytorch import RECORDING
     from dltune.frameworks.tensorflow.runtime import lacking_in
-    from dltune.job.failures import OutOfMemory, last_words
+    from dltune.job.failures import OutOfMemory
     from dltune.job.launch import Job, require_enabled, require_executable
+    from dltune.job.subprocesses import last_words
     from dltune.plan.settings.choices import applied
     from dltune.plan.settings.enforce import Settings
     from dltune.profile.session import Session

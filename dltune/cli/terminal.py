@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rich import table as rich
     from rich.status import Status
 
-    from dltune.base.formatting import Table
     from dltune.profile.session import Progress
 
 
@@ -253,8 +252,6 @@ def live(
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
-
-    pass
 
     with Live(
         Text(subject), console=Console(stderr=True), auto_refresh=False, transient=True

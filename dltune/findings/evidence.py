@@ -18,14 +18,12 @@ from dltune.schemas.io import Process, Thread
 
 if TYPE_CHECKING:
     from dltune.analysis.roofline import Analysis
-    from dltune.schemas.diagnosis import Graphs, Observation, Python
+    from dltune.schemas.diagnosis import Graphs, Python
     from dltune.schemas.diagnosis import Process as JobProcess
     from dltune.schemas.io import (
         DataFile,
         Experiment,
         Io,
-        Process,
-        Thread,
         Watch,
     )
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 from dltune.job import protocol, rank_layout
-from dltune.job.failures import last_lines
-from dltune.job.launch import Job, Process, python_path
+from dltune.job.launch import Job, Process
+from dltune.job.subprocesses import last_lines, python_path
 
 PREFIX = "dltune-gate-"
 LOCK = ".alive"

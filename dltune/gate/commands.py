@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -55,10 +55,6 @@ from dltune.system.perf.events import HARDWARE
 from dltune.system.proc import stat
 from dltune.system.proc.stat import TICK, stolen
 from dltune.watch.host import PressureWatch
-
-if TYPE_CHECKING:
-    pass
-
 
 # Kind of a command: a training job whose steps can be timed, or one that is timed whole
 

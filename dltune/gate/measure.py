@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from dltune.base.errors import UsageError
-from dltune.gate import commands, limits, training
+from dltune.gate import commands, training
 from dltune.gate import limits as metrics
 from dltune.gate.checkouts import Side
 from dltune.gate.commands import Disturbance, alike
@@ -312,7 +312,7 @@ def asked(verdicts: Iterable[Verdict]) -> bool:
     """Return True if a ratio of times has failed."""
     return any(
         verdict.outcome == "fail" and verdict.over == "ratio" and verdict.unit == "s"
-        and verdict.metric not in (*limits.FROM_DOCUMENT, "startup")
+        and verdict.metric not in (*metrics.FROM_DOCUMENT, "startup")
         for verdict in verdicts
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +30,8 @@ from dltune.frameworks.capabilities import framework
 from dltune.job import protocol
 from dltune.job.protocol import encoded
 from dltune.job.record import trains
+from dltune.job.subprocesses import python_path
 from dltune.system.proc.stat import Tree
-
-OF_DLTUNE = Path(__file__).resolve().parents[2]  # the same one, however this process came to it
-
-
-def python_path(*first: Path | str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return a PYTHONPATH for a command: these folders of dltune's, then the folders that the user
-    has in `environment`."""
-    inherited = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join([*map(str, first), *filter(None, inherited)])
-
 
 log = logging.getLogger(__name__)
 

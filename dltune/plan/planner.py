@@ -37,9 +37,6 @@ from dltune.schemas.plan import Plan, Uniform
 from dltune.views import Schedule, View
 
 if TYPE_CHECKING:
-    from dltune.job import protocol
-    from dltune.job.record import Record
-    from dltune.schemas.machine import Machine
     from dltune.schemas.profile import Profile, Step
     from dltune.simulate import engine
 

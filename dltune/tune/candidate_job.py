@@ -18,11 +18,12 @@ from pathlib import Path
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.job import protocol, rank_layout
-from dltune.job.failures import last_lines, why_no_step
+from dltune.job.failures import why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import DETACH, REPORT, Orders, machine_lines
 from dltune.job.rank_layout import local_rank
 from dltune.job.record import NANOSECOND, Record
+from dltune.job.subprocesses import last_lines
 from dltune.plan.settings.choices import Applied, means_of, variables
 from dltune.plan.settings.enforce import Settings
 from dltune.plan.settings.setting import Circumstances

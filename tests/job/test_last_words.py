@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dltune.job.failures import LINES, last_words
+from dltune.job.subprocesses import LINES, last_words
 
 
 def test_the_end_of_a_long_log(tmp_path: Path) -> None:

@@ -170,8 +170,6 @@ class ThreadsPlanner(Planner[Threads]):
         from dltune.frameworks.tensorflow.runtime import obey
         from dltune.job.protocol import machine_lines
 
-        pass
-
         if plan.framework and not plan.framework.capabilities.applies_in_process:
             raise UsageError(
                 f"the plan is for {plan.framework.title}, but dltune.apply can set threads of ops "
@@ -203,8 +201,6 @@ def _decide(
     from dltune.plan.threads.decide import choose
     from dltune.plan.threads.decide import explain as explained
     from dltune.plan.threads.show import predictions
-
-    pass
     from dltune.schemas import profile as documents
     from dltune.simulate.machine_transfer import transferred
     from dltune.simulate.workload import calibrated

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from dltune.base.errors import UsageError
 from dltune.system import kernel_files
-from dltune.system.perf import access
-from dltune.system.perf import events as names
-from dltune.system.perf import events as syscall
+from dltune.system.perf import access, events
 from dltune.system.perf.access import KERNEL_LEVEL, paranoid_level
 from dltune.system.perf.counters import check_group
 from dltune.system.perf.events import TYPE_RAW, Event
@@ -187,9 +185,9 @@ def _preset(name: str, root: Path) -> tuple[Event, ...]:
     if name == "knl":
         return _knl(root)
     if name == "software":
-        kernel = syscall.may_count_kernel()
+        kernel = events.may_count_kernel()
         wanted = [event for event in PRESETS[name][0] if kernel or event not in _KERNEL_ONLY]
-        return _checked([names.parse(event, root) for event in wanted])
+        return _checked([events.parse(event, root) for event in wanted])
     reason: UsageError | None = None
     for candidates in PRESETS[name]:
         try:
@@ -216,7 +214,7 @@ def _listed(asked: str, root: Path) -> tuple[Event, ...]:
     found: dict[Event, None] = {}
     for item in filter(None, items):
         try:
-            found[names.parse(item, root)] = None
+            found[events.parse(item, root)] = None
         except UsageError:
             near = difflib.get_close_matches(item, ["auto", *PRESETS], n=1)
             if item in PRESETS or item == "auto":
@@ -241,8 +239,8 @@ def _parse(name: str, root: Path) -> Event:
     """As events.parse, but KNL counts its loads under codes that the kernel has no name for."""
     if name == "L1-dcache-loads" and _is_knl(root):
         codes = {event.name: event.config for event in KNL_EVENTS}
-        return Event(name, syscall.TYPE_RAW, codes["MEM_UOPS_RETIRED.ALL_LOADS"])
-    return names.parse(name, root)
+        return Event(name, events.TYPE_RAW, codes["MEM_UOPS_RETIRED.ALL_LOADS"])
+    return events.parse(name, root)
 
 
 def _is_knl(root: Path) -> bool:

@@ -187,8 +187,6 @@ def _watched(
     """The report, and whether a signal ended the watch."""
     from dltune.cli import terminal
     from dltune.cli.terminal import live
-
-    pass
     from dltune.watch.files.io_document import assemble
     from dltune.watch.files.io_watch import Watch
 

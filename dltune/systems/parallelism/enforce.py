@@ -27,8 +27,8 @@ from dltune.base.formatting import counted
 from dltune.extensions import Hook
 from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import protocol, ranks
-from dltune.job.failures import last_words
 from dltune.job.launch import Event, Job, require_executable
+from dltune.job.subprocesses import last_words
 from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.systems.parallelism import INJECTED
 from dltune.systems.parallelism.emit import expressed

@@ -189,8 +189,6 @@ def devices(named: Path | str) -> Topology:
     """A document's in a file, or a published cluster, as `p100:16`. Raises UsageError."""
     if isinstance(named, Path):
         return topology.load(named)
-    pass
-
     name, _, count = named.partition(":")
     if name.lower() not in CLUSTERS or not re.fullmatch(r"\d{1,4}", count):
         raise UsageError(

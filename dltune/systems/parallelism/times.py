@@ -66,9 +66,6 @@ def measured(
     measured on this machine and added to it. Raises UsageError when its devices are others, or JAX
     has nothing in place of an operator; DltuneError when it takes more than about so many
     `seconds`: the file then has the finished measurements."""
-    pass
-    pass
-
     wanted = requests(given.graph, len(topology.devices), ways)
     with files.claim(path, overwrite=True) as file, device_cores(_on_a_host(topology)) as cores:
         _require_known(given, wanted)
@@ -140,8 +137,6 @@ def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
     """The file's, as far as it is. Raises UsageError unless this machine is as its devices."""
     from dltune.system import topology as machine
 
-    pass
-
     name, version = machine.local().name, framework()
     for kind in dict.fromkeys(device.kind for device in topology.devices):
         if kind != name:
@@ -196,8 +191,6 @@ def _on_a_host(topology: Topology) -> int:
 
 def _require_known(given: Given, wanted: Sequence[Request]) -> None:
     """Raises UsageError when operators are of types for which JAX has nothing here."""
-    pass
-
     unknown = dict.fromkeys(one.type for one in wanted if not known(one))
     if not unknown:
         return

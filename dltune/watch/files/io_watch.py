@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 
 from dltune.schemas.io import Pressure
 from dltune.system.proc import process, stat
-from dltune.system.proc import process as descriptors
-from dltune.system.proc import stat as threads
 from dltune.system.proc.process import Reads
 from dltune.system.proc.stat import TICK, Counts, Pace, Stat, Tree, keep_looking
 from dltune.watch.files.accesses import KEPT, FaultWatch, Wait, waiting
@@ -239,8 +237,8 @@ class Watch:
         seen.rss_file = process.resident_files(pid) or seen.rss_file
         known = {key[0]: seen.threads[key].last for key in seen.running}
         seen.running = set()
-        for tid in threads.threads(pid):
-            counts = threads.counts(pid, tid, known.get(tid))
+        for tid in stat.threads(pid):
+            counts = stat.counts(pid, tid, known.get(tid))
             if counts is None:
                 continue
             key = tid, counts.stat.started
@@ -288,7 +286,7 @@ class Watch:
         """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
         if wait.descriptor is None or wait.descriptor in seen.descriptors:
             return True
-        shown = descriptors.target(seen.pid, wait.descriptor)
+        shown = process.target(seen.pid, wait.descriptor)
         return shown is not None and shown.startswith("/")  # a plain file's shows its path
 
     def _note_call(self, seen: WatchedProcess, tid: int, wait: Wait) -> None:
@@ -299,7 +297,7 @@ class Watch:
         use = seen.files.setdefault(key, FileUse())
         use.sizes[wait.size] += 1
         offset = wait.offset
-        if offset is None and (place := descriptors.position(seen.pid, number)):
+        if offset is None and (place := process.position(seen.pid, number)):
             offset = place.at
         series = use.calls.setdefault(tid, [])
         if offset is None or len(series) >= KEPT:

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from dltune.base.errors import UsageError
-from dltune.job.launch import OF_DLTUNE, python_path
+from dltune.job.subprocesses import OF_DLTUNE, python_path
 from dltune.schemas.io import FileFormat, Method, Walk
 
 # of files whose format has no records, or none known here

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dltune.systems.lmdb.format.lmdb_binding import Entries
-
 
 SCHEMA = b"dltune.lmdb-index/1\n"
 SUFFIX = ".dltune-index"

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from dltune.base.errors import UsageError
 from dltune.job import ranks
-from dltune.job.failures import last_words
-from dltune.job.launch import OF_DLTUNE, python_path
+from dltune.job.subprocesses import OF_DLTUNE, last_words, python_path
 
 if TYPE_CHECKING:
     from dltune.systems.parallelism.schemas.topology import Kind, Topology

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dltune.base.errors import UsageError
-from dltune.job.launch import OF_DLTUNE, python_path
+from dltune.job.subprocesses import OF_DLTUNE, python_path
 
 
 @dataclass(frozen=True)

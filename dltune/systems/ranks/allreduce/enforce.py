@@ -19,9 +19,9 @@ import msgspec
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.base.formatting import counted
 from dltune.job import protocol
-from dltune.job.failures import tells_of_another
 from dltune.job.launch import Event, Job
 from dltune.job.rank_layout import Rank, Shares, are_unheard, local_rank, world
+from dltune.job.subprocesses import tells_of_another
 from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.system.proc import stat
 from dltune.system.proc.process import mappings

@@ -204,8 +204,6 @@ def _run(
     from dltune.cli import terminal
     from dltune.cli.terminal import live
 
-    pass
-
     os.nice(COURTEOUS)  # ranks that fill the cores go first
     with live(
         f"watching {subject}",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dltune.base.formatting import signal_name
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
-from dltune.job.failures import tells_of_another
+from dltune.job.subprocesses import tells_of_another
 from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.schemas.horovod import Horovod, Rank, Timeline, names
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from dltune.job import protocol
 from dltune.system.proc import process, stat
-from dltune.system.proc import stat as threads
 from dltune.system.proc.process import Mapping, mappings
 from dltune.system.proc.stat import Pace, Tree, keep_looking
 from dltune.systems.ranks.horovod.watch import libraries, ranks
@@ -231,8 +230,8 @@ class Watch:
         now = time.monotonic()
         known = {tid: thread.last for tid, thread in rank.current()}
         alive = set()
-        for tid in threads.threads(rank.pid):
-            counts = threads.counts(rank.pid, tid, known.get(tid))
+        for tid in stat.threads(rank.pid):
+            counts = stat.counts(rank.pid, tid, known.get(tid))
             if counts is None:
                 continue
             key = (tid, counts.stat.started)
