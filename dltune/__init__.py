@@ -36,6 +36,6 @@ def frame(path: str | os.PathLike[str], table: str | None = None) -> pandas.Data
     """
     from pathlib import Path
 
-    from dltune.report.frames import export
+    from dltune.report import export
 
     return export.frame(export.table(Path(path), table))

@@ -81,7 +81,7 @@ EXTENSION = Extension(
             "dltune.schemas.gate:load", ("verdicts",), "dltune.report.kinds.gate:view"
         ),
         "dltune.gate-baseline": DocumentKind("dltune.schemas.gate:load_baseline", ("measured",)),
-        "dltune.gate-history": DocumentKind("dltune.gate.verdictss:load", ("points",)),
+        "dltune.gate-history": DocumentKind("dltune.gate.verdicts:load", ("points",)),
         "dltune.graph": DocumentKind("dltune.schemas.graph:load", ("nodes",)),
         "dltune.machine": DocumentKind("dltune.schemas.machine:load", ("cores",)),
         "dltune.diagnosis": DocumentKind(

@@ -13,8 +13,8 @@ import pytest
 from any_document import content
 
 from dltune.base.errors import UsageError
-from dltune.report.frames import export
-from dltune.report.frames.table import DOCUMENT, Table, named, names, tables
+from dltune.report import export
+from dltune.report.table import DOCUMENT, Table, named, names, tables
 
 PARSED = {"int": int, "float": float, "bool": lambda text: text == "True", "str": str,
           "tuple": lambda text: _tuples(json.loads(text))}  # fmt: skip

@@ -45,7 +45,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
             raise UsageError(
                 "--csv cannot be combined with --json or --top", remedy="leave one of them out"
             )
-        from dltune.report.frames import export
+        from dltune.report import export
 
         export.write(export.table(file, table or None), sys.stdout)
         return

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from installed import exhibits
 
 from dltune import extensions
-from dltune.report.frames import export
+from dltune.report import export
 
 EXHIBITS = exhibits()
 TYPES = [kind for each in EXHIBITS.values() for kind in each.TYPES]

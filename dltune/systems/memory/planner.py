@@ -145,7 +145,7 @@ class MemoryPlanner(Planner[Memory]):
 
     def enforce(self, section: Memory, run: Run) -> Enforcement:
         if section.calls or section.compiled is not None:
-            from dltune.systems.memory.enforce_calls import EnforcedCalls
+            from dltune.systems.memory.enforce import EnforcedCalls
 
             return EnforcedCalls(section, run)
         from dltune.systems.memory.enforce import EnforcedMemory

@@ -7,7 +7,7 @@ from dltune.extensions import DocumentKind, Extension
 EXTENSION = Extension(
     name="parallelism",
     planners={"parallelism": "dltune.systems.parallelism.planner:PLANNER"},
-    measurements={"ranks": "dltune.systems.parallelism.commands.rank_speeds:measure"},
+    measurements={"ranks": "dltune.systems.parallelism.rank_speeds:measure"},
     documents={
         "dltune.operators": DocumentKind(
             "dltune.systems.parallelism.schemas.operators:load",

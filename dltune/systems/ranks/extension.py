@@ -17,7 +17,7 @@ EXTENSION = Extension(
         "horovod-report": Command(
             "Measure",
             "Show how communication threads use the cores of ranks.",
-            "dltune.systems.ranks.commands.horovod_report:command",
+            "dltune.systems.ranks.commands:horovod_report",
         ),
     },
     planners={
@@ -27,7 +27,7 @@ EXTENSION = Extension(
     rules=("dltune.systems.ranks.findings",),
     documents={
         "dltune.horovod": DocumentKind(
-            "dltune.systems.ranks.schemas.horovod:load",
+            "dltune.systems.ranks.horovod.schema:load",
             ("ranks",),
             "dltune.systems.ranks.horovod.view:view",
             is_evidence=True,

@@ -18,8 +18,8 @@ import dltune
 from dltune.base.documents import content
 from dltune.base.errors import UsageError
 from dltune.core import EXTENSION
-from dltune.report.frames import export
-from dltune.report.frames.table import tables
+from dltune.report import export
+from dltune.report.table import tables
 from dltune.schemas.profile import Profile
 
 
@@ -142,7 +142,7 @@ import io, sys
 import dltune
 print([m for m in ("pandas", "numpy", "msgspec", "click") if m in sys.modules])
 from pathlib import Path
-from dltune.report.frames import export
+from dltune.report import export
 export.write(export.table(Path(sys.argv[1])), io.StringIO())
 print("pandas" in sys.modules)
 sys.modules["pandas"] = None

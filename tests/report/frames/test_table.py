@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.report.frames.export import History
-from dltune.report.frames.table import DOCUMENT, Table, named, names, tables
+from dltune.report.export import History
+from dltune.report.table import DOCUMENT, Table, named, names, tables
 from dltune.schemas.bench import Bench, Ratio, Tune
 from dltune.schemas.diagnosis import Diagnosis
 from dltune.schemas.gate import Baseline, Result

@@ -15,12 +15,7 @@ from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
 from dltune.plan.plan import bare
 from dltune.plan.planner import Run
-from dltune.systems.memory.enforce import (
-    AGAIN,
-    PREFETCH,
-    EnforcedMemory,
-    order_lines,
-)
+from dltune.systems.memory.enforce import AGAIN, PREFETCH, EnforcedMemory, order_lines
 from dltune.systems.memory.section import Memory, Offloaded
 
 HERE = synthetic.machine(2)

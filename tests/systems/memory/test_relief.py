@@ -19,7 +19,7 @@ from dltune.job import protocol
 from dltune.schemas.profile import Framework, Profile
 from dltune.schemas.pytorch_step import Calls
 from dltune.systems.memory.decide import decide
-from dltune.systems.memory.enforce_calls import RELIEF
+from dltune.systems.memory.enforce import RELIEF
 from dltune.systems.memory.pytorch import decide_compiled
 from dltune.systems.memory.section import Memory, faults
 

@@ -6,7 +6,7 @@ import hostile_ranks
 import msgspec
 
 from dltune.systems.ranks.allreduce.section import AllreducePlan
-from dltune.systems.ranks.schemas.horovod import Horovod
+from dltune.systems.ranks.horovod.schema import Horovod
 
 TYPES = (Horovod, AllreducePlan)
 MAIN = {"dltune.horovod": "ranks"}

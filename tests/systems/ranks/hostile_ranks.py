@@ -5,7 +5,7 @@ from __future__ import annotations
 from results import EVIL
 
 from dltune.schemas.diagnosis import Finding
-from dltune.systems.ranks.schemas.horovod import (
+from dltune.systems.ranks.horovod.schema import (
     SCHEMA,
     Cycles,
     Distribution,

@@ -12,7 +12,7 @@ from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Node, Op, Profile
 from dltune.simulate.machine_transfer import Law
 from dltune.systems.ranks.allreduce.section import Controller
-from dltune.systems.ranks.schemas.horovod import (
+from dltune.systems.ranks.horovod.schema import (
     SCHEMA,
     Cycles,
     Distribution,

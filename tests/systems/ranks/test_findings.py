@@ -16,7 +16,7 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rules
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.profile import Part
-from dltune.systems.ranks.schemas.horovod import (
+from dltune.systems.ranks.horovod.schema import (
     SCHEMA,
     WRITER,
     Cycles,

@@ -7,7 +7,7 @@ from pathlib import Path
 import hostile_ranks
 import msgspec
 
-from dltune.report.frames import export
+from dltune.report import export
 
 
 def test_rows_of_dictionaries(tmp_path: Path) -> None:

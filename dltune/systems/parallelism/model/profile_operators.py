@@ -19,14 +19,8 @@ from dltune.analysis.flops import filters, operations
 from dltune.base.errors import UsageError
 from dltune.schemas.graph import SIZES
 from dltune.schemas.profile import Op, Step
-from dltune.systems.parallelism.model.reading.layers import Layers
-from dltune.systems.parallelism.model.reading.roles import (
-    Roles,
-    StepView,
-    Tensor,
-    is_product,
-    roles,
-)
+from dltune.systems.parallelism.model.layers import Layers
+from dltune.systems.parallelism.model.roles import Roles, StepView, Tensor, is_product, roles
 from dltune.systems.parallelism.schemas.operators import SCHEMA, Operator, Operators, Weights
 
 Owners = Mapping[int, Sequence[int]]

@@ -33,7 +33,7 @@ from dltune.systems.ranks.allreduce.section import (
     RankCores,
     Sleeps,
 )
-from dltune.systems.ranks.schemas.horovod import Distribution, Horovod, Rank, Role, Timeline
+from dltune.systems.ranks.horovod.schema import Distribution, Horovod, Rank, Role, Timeline
 from dltune.systems.ranks.simulation.job import GLOO, MPI, Network, Quantiles, Waiting, constant
 
 # Horovod 0.28's own values (operations.cc)

@@ -19,7 +19,7 @@ from dltune.systems.ranks.allreduce.section import AllreducePlan, Controller
 from dltune.views import Section, View
 
 if TYPE_CHECKING:
-    from dltune.systems.ranks.schemas.horovod import Horovod
+    from dltune.systems.ranks.horovod.schema import Horovod
 
 # as in decide.py, which is imported only when there is something to decide
 METHODS = {
@@ -142,12 +142,12 @@ def _decide(
     from dltune.systems.ranks.allreduce.measurements import basis, calls
     from dltune.systems.ranks.allreduce.model import Model
     from dltune.systems.ranks.allreduce.show import bins, export, predictions
-    from dltune.systems.ranks.schemas import horovod as horovod_document
+    from dltune.systems.ranks.horovod.schema import load
 
     asked = _asked(methods)
     found = profile_document.load(profile)
-    seen = horovod_document.load(report) if report else None
-    others = [(path, horovod_document.load(path)) for path in measured]
+    seen = load(report) if report else None
+    others = [(path, load(path)) for path in measured]
     known = basis(found, seen, report, ranks=ranks, local=local, controller=controller)
     chosen, cannot = applicable(asked, known.controller, needs=seen is not None)
     reducing = calls(found)

@@ -14,7 +14,7 @@ from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.profile import Profile
 from dltune.systems.ranks.findings import failures
 from dltune.systems.ranks.findings.cores import denied_cores
-from dltune.systems.ranks.schemas.horovod import WRITER, Horovod
+from dltune.systems.ranks.horovod.schema import WRITER, Horovod
 
 # share of the wall time; its removal gains 1.11x, about the spread of step times
 SHARE = 0.1

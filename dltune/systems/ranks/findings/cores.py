@@ -11,7 +11,7 @@ from dltune.schemas.diagnosis import Finding, Gain
 from dltune.schemas.settings import Choice
 from dltune.system.kernel_files import format_cpulist
 from dltune.systems.ranks.findings import failures
-from dltune.systems.ranks.schemas.horovod import Horovod, Rank, ThreadUse, names
+from dltune.systems.ranks.horovod.schema import Horovod, Rank, ThreadUse, names
 
 
 @rule(

@@ -12,7 +12,7 @@ from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rule
 from dltune.job.subprocesses import tells_of_another
 from dltune.schemas.diagnosis import Finding
-from dltune.systems.ranks.schemas.horovod import Horovod, Rank, Timeline, names
+from dltune.systems.ranks.horovod.schema import Horovod, Rank, Timeline, names
 
 
 def reported_ranks(evidence: Evidence) -> Sequence[Rank]:

@@ -28,7 +28,7 @@ import msgspec
 
 from dltune.base.errors import UsageError
 from dltune.systems.ranks.allreduce.section import Controller
-from dltune.systems.ranks.schemas.horovod import (
+from dltune.systems.ranks.horovod.schema import (
     Cycles,
     Distribution,
     Tensor,

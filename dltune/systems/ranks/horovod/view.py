@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dltune.base.formatting import Bar, Cell, Key, Shares, Table, columns, counted, signal_name
 from dltune.findings.diagnosis import to_sentence
 from dltune.system import kernel_files
-from dltune.systems.ranks.schemas.horovod import (
+from dltune.systems.ranks.horovod.schema import (
     Distribution,
     Evidence,
     Horovod,

@@ -22,7 +22,7 @@ from dltune.systems.ranks.allreduce.model import (
     shares,
 )
 from dltune.systems.ranks.allreduce.section import Controller, RankCores
-from dltune.systems.ranks.schemas.horovod import Role
+from dltune.systems.ranks.horovod.schema import Role
 
 
 def planned(

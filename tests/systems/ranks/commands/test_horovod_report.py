@@ -16,7 +16,7 @@ import pytest
 from pretended_ranks import started
 from terminal import on_a_terminal
 
-from dltune.systems.ranks.schemas import horovod
+from dltune.systems.ranks.horovod import schema
 
 TIMELINE = """[
 {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros":1}},
@@ -59,9 +59,9 @@ def test_a_job_is_watched_to_its_end(library, tmp_path):
     kept = tmp_path / "horovod.json"
     done = dltune("-o", kept, "--json", *job(library))
     assert done.returncode == 0, done.stderr
-    report = msgspec.json.decode(done.stdout, type=horovod.Horovod)
-    assert horovod.check(report) == []
-    assert horovod.load(kept) == report
+    report = msgspec.json.decode(done.stdout, type=schema.Horovod)
+    assert schema.check(report) == []
+    assert schema.load(kept) == report
     assert [rank.rank for rank in report.ranks] == [0, 1]
     assert [rank.ended for rank in report.ranks] == [0, 0]
     # the ranks' own output leaves stdout to the report, and tells their background threads
@@ -140,7 +140,7 @@ def test_a_watch_that_is_interrupted_reports_what_it_saw(library):
         view.process.send_signal(signal.SIGINT)
         out, _ = view.rest()
     assert view.process.returncode == 0
-    report = msgspec.json.decode(out, type=horovod.Horovod)
+    report = msgspec.json.decode(out, type=schema.Horovod)
     assert report.partial
     assert len(report.ranks) == 2
 
@@ -150,7 +150,7 @@ def test_a_timeline_alone(tmp_path):
     file.write_text(TIMELINE)
     done = dltune("--timeline", file, "--json")
     assert done.returncode == 0, done.stderr
-    report = msgspec.json.decode(done.stdout, type=horovod.Horovod)
+    report = msgspec.json.decode(done.stdout, type=schema.Horovod)
     assert report.ranks == ()
     assert report.timeline is not None
     assert [tensor.name for tensor in report.timeline.tensors] == ["gradient"]
@@ -168,7 +168,7 @@ def test_what_was_watched_stands_without_the_timeline(library, tmp_path):
     done = dltune(*asked, "--overwrite", *job(library))
     assert done.returncode == 0, done.stderr
     assert f"the report has no timeline: cannot read {file}" in done.stderr
-    report = horovod.load(kept)
+    report = schema.load(kept)
     assert len(report.ranks) == 2
     assert report.timeline is None
 
@@ -193,7 +193,7 @@ def test_reports_of_two_hosts_in_one(library, tmp_path):
     done = dltune("--merge", *files, "-o", whole)
     assert done.returncode == 0, done.stderr
     assert "are not in this report" not in done.stdout
-    assert [rank.rank for rank in horovod.load(whole).ranks] == [0, 1]
+    assert [rank.rank for rank in schema.load(whole).ranks] == [0, 1]
 
     twice = dltune("--merge", files[0], whole)
     assert twice.returncode == 2
@@ -263,8 +263,8 @@ def test_an_output_that_exists_is_refused_before_the_job_starts(library, tmp_pat
 def test_another_users_rank(library):
     # this Python's files may be root's alone: they are read before
     code = (
-        "import os, sys, dltune.systems.ranks.commands.horovod_report\n"
-        "import dltune.systems.ranks.commands.horovod_report, dltune.systems.ranks.horovod.view\n"
+        "import os, sys, dltune.systems.ranks.commands\n"
+        "import dltune.systems.ranks.commands, dltune.systems.ranks.horovod.view\n"
         "import dltune.base.documents, dltune.cli.terminal, dltune.cli.terminal\n"
         "import dltune.systems.ranks.horovod.watch.document, dltune.system.proc.stat\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"

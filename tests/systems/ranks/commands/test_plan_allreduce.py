@@ -18,7 +18,7 @@ from dltune.plan.plan import bare
 from dltune.schemas.plan import Prediction, Threads, Uniform
 from dltune.schemas.profile import Profile
 from dltune.systems.ranks.allreduce.section import AllreducePlan
-from dltune.systems.ranks.schemas.horovod import Horovod
+from dltune.systems.ranks.horovod.schema import Horovod
 
 MACHINE = synthetic.machine(2)
 

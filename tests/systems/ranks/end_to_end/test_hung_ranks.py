@@ -14,7 +14,7 @@ from two_ranks import Controller, Running, dltune, job, missing
 
 from dltune.schemas.plan import Uniform
 from dltune.system import topology
-from dltune.systems.ranks.schemas import horovod
+from dltune.systems.ranks.horovod import schema
 
 pytestmark = pytest.mark.tensorflow
 
@@ -61,7 +61,7 @@ def test_the_report_names_the_rank_that_hangs(
     assert code == 0  # dltune ended it, and the report is still valid
     assert not left
     assert "Traceback" not in running.stderr
-    report = horovod.load(tmp_path / "report.json")
+    report = schema.load(tmp_path / "report.json")
     assert report.partial
     stuck = {rank.rank: rank.stuck for rank in report.ranks}
     assert stuck[0] is None

@@ -8,7 +8,7 @@ import hostile_ranks
 from page_parsed import parsed
 
 from dltune.report.page import page
-from dltune.systems.ranks.schemas.horovod import SCHEMA, Distribution, Horovod, Timeline
+from dltune.systems.ranks.horovod.schema import SCHEMA, Distribution, Horovod, Timeline
 from dltune.views import Context, Loaded
 
 

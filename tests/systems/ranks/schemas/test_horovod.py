@@ -10,10 +10,10 @@ import pytest
 from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas.diagnosis import Finding
-from dltune.systems.ranks.schemas import horovod
+from dltune.systems.ranks.horovod import schema
 
-THREAD = horovod.ThreadUse(7, "python", "background", 0.1, 0.1, 0.0, 0.0, 1.0, 0.0, (0,))
-RANK = horovod.Rank(
+THREAD = schema.ThreadUse(7, "python", "background", 0.1, 0.1, 0.0, 0.0, 1.0, 0.0, (0,))
+RANK = schema.Rank(
     rank=0,
     size=2,
     local_rank=0,
@@ -37,11 +37,11 @@ RANK = horovod.Rank(
 )
 
 
-def report(*ranks: horovod.Rank) -> horovod.Horovod:
-    return horovod.Horovod(horovod.SCHEMA, "", "", (), "", "", {"node": 2}, False, ranks, None, ())
+def report(*ranks: schema.Rank) -> schema.Horovod:
+    return schema.Horovod(schema.SCHEMA, "", "", (), "", "", {"node": 2}, False, ranks, None, ())
 
 
-def changed(**also: Any) -> horovod.Rank:
+def changed(**also: Any) -> schema.Rank:
     return msgspec.structs.replace(RANK, **also)
 
 
@@ -49,7 +49,7 @@ def test_a_report_comes_back_as_it_was(tmp_path):
     path = tmp_path / "horovod.json"
     whole = report(RANK, changed(rank=1, local_rank=1))
     path.write_bytes(msgspec.json.encode(whole))
-    assert horovod.load(path) == whole
+    assert schema.load(path) == whole
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_faults_are_told(tmp_path, ranks, fault):
     path = tmp_path / "horovod.json"
     path.write_bytes(msgspec.json.encode(report(*ranks)))
     with pytest.raises(UsageError) as refused:
-        horovod.load(path)
+        schema.load(path)
     assert fault in str(refused.value)
 
 
@@ -93,7 +93,7 @@ def test_findings_are_checked(tmp_path):
     with pytest.raises(
         UsageError, match=r"findings\[0\] \(spinning-thread\).share must be between"
     ):
-        horovod.load(path)
+        schema.load(path)
 
 
 def first(*findings: object) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def test_a_report_of_the_first_schema(tmp_path):
     path = tmp_path / "horovod.json"
     was = first({"told": "it spins", "evidence": "27% of a core", "remedy": "let it sleep"})
     path.write_bytes(msgspec.json.encode(was))
-    found = horovod.load(path)
-    assert found.schema == horovod.SCHEMA
+    found = schema.load(path)
+    assert found.schema == schema.SCHEMA
     (only,) = found.findings
     assert (only.title, only.evidence, only.fix) == ("it spins", "27% of a core", "let it sleep")
     assert only.cause
@@ -119,4 +119,4 @@ def test_a_report_of_the_first_schema_that_was_never_one(tmp_path, findings):
     path = tmp_path / "horovod.json"
     path.write_bytes(msgspec.json.encode(first(*findings)))
     with pytest.raises(UsageError):
-        horovod.load(path)
+        schema.load(path)

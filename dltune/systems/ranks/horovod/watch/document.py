@@ -17,11 +17,11 @@ from dltune.frameworks.capabilities import Framework
 from dltune.job.rank_layout import is_rank
 from dltune.system import kernel_files
 from dltune.system.proc import process, stat
+from dltune.systems.ranks.horovod import schema
+from dltune.systems.ranks.horovod.schema import WRITER, Horovod, Rank, Role, ThreadUse, Timeline
 from dltune.systems.ranks.horovod.watch import ranks
 from dltune.systems.ranks.horovod.watch.ranks import RankSeen, ThreadSeen
 from dltune.systems.ranks.horovod.watch.watch import Watch
-from dltune.systems.ranks.schemas import horovod
-from dltune.systems.ranks.schemas.horovod import WRITER, Horovod, Rank, Role, ThreadUse, Timeline
 
 BUILD = (
     "build Horovod for this TensorFlow: HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir "
@@ -61,7 +61,7 @@ def report_of(
 
     machine = local()
     report = Horovod(
-        schema=horovod.SCHEMA,
+        schema=schema.SCHEMA,
         created=documents.now(),
         dltune=__version__,
         command=command,
@@ -117,7 +117,7 @@ def _rank(seen: RankSeen, watch: Watch) -> Rank:
         _use(tid, thread, *_role(seen, tid, thread), seconds)
         for (tid, _), thread in seen.threads.items()
     ]
-    evidence: list[horovod.Evidence] = []
+    evidence: list[schema.Evidence] = []
     if init and init.threads:
         evidence.append("init")
     if seen.stack:
@@ -234,7 +234,7 @@ def merged(paths: Sequence[Path]) -> Horovod:
 
     The reports of ranks on several hosts become one.
     """
-    reports = [(path, horovod.load(path)) for path in paths]
+    reports = [(path, schema.load(path)) for path in paths]
     owner: dict[int, Path] = {}
     sizes: dict[int, Path] = {}
     for path, report in reports:

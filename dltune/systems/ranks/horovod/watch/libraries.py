@@ -23,7 +23,7 @@ from dltune.job.rank_layout import local_rank, world
 from dltune.system.kernel_files import read
 from dltune.system.perf.ring import Off, Switches
 from dltune.system.proc.process import Mapping as Mapped
-from dltune.systems.ranks.schemas.horovod import Cycles, distribution
+from dltune.systems.ranks.horovod.schema import Cycles, distribution
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -22,6 +22,7 @@ from dltune.system.proc import stat
 from dltune.system.proc.process import Mapping as Mapped
 from dltune.system.proc.stat import Counts
 from dltune.systems.ranks.allreduce.section import Controller
+from dltune.systems.ranks.horovod.schema import WRITER, Role
 from dltune.systems.ranks.horovod.timeline import CYCLE_TIME
 from dltune.systems.ranks.horovod.watch import libraries
 from dltune.systems.ranks.horovod.watch.hang import Progress
@@ -36,7 +37,6 @@ from dltune.systems.ranks.horovod.watch.libraries import (
     Sleeps,
     within,
 )
-from dltune.systems.ranks.schemas.horovod import WRITER, Role
 
 # variables that a launcher sets for each rank separately, and that must not be passed on
 _LAUNCHERS = re.compile(

@@ -8,14 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dltune.systems.parallelism.model.reading.drafts import (
-    Axis,
-    hull,
-    permuted,
-    reduced,
-    reshaped,
-    whole,
-)
+from dltune.systems.parallelism.model.drafts import Axis, hull, permuted, reduced, reshaped, whole
 from dltune.systems.parallelism.schemas.operators import Region
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)

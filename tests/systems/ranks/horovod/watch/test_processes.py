@@ -15,7 +15,7 @@ import pretended_ranks
 import pytest
 
 from dltune.system.proc.stat import Tree
-from dltune.systems.ranks.commands import horovod_report
+from dltune.systems.ranks import commands
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch import watch as watching
 from dltune.systems.ranks.horovod.watch.watch import Watch
@@ -120,8 +120,8 @@ def test_a_workers_rank_is_its_parent(libtorch, monkeypatch):
         assert len(watch.ranks) == 2
         watch._count()
         assert watch.stuck == {process.pid: "told"}
-        assert "1 rank, 0 background threads found, 2 processes" in horovod_report.watched(watch)
-        assert [row[1] for row in horovod_report.running(watch).rows] == [str(process.pid)]
+        assert "1 rank, 0 background threads found, 2 processes" in commands.watched(watch)
+        assert [row[1] for row in commands.running(watch).rows] == [str(process.pid)]
 
 
 def seen(

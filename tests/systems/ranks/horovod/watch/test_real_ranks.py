@@ -16,9 +16,9 @@ import pytest
 import two_ranks
 
 from dltune.system.proc.stat import Tree
+from dltune.systems.ranks.horovod import schema
+from dltune.systems.ranks.horovod.schema import WRITER
 from dltune.systems.ranks.horovod.watch.watch import Watch
-from dltune.systems.ranks.schemas import horovod
-from dltune.systems.ranks.schemas.horovod import WRITER
 
 pytestmark = pytest.mark.tensorflow
 
@@ -54,7 +54,7 @@ class Seen:
     """One job: the report that was made by starting it, and a watch of the same ranks."""
 
     controller: two_ranks.Controller
-    report: horovod.Horovod
+    report: schema.Horovod
     watch: Watch
     ranks: list[Told]
 
@@ -103,7 +103,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         assert "\nfindings\n" in running.stdout
         return Seen(
             controller,
-            horovod.load(folder / "report.json"),
+            schema.load(folder / "report.json"),
             watch,
             [told(file) for file in files],
         )
@@ -177,7 +177,7 @@ def test_the_rank_that_raises_is_told_from_the_other(tmp_path):
     ) as running:
         assert running.wait() != 0
         assert "; the report is still valid" in running.stderr
-        report = msgspec.json.decode(running.stdout, type=horovod.Horovod)
+        report = msgspec.json.decode(running.stdout, type=schema.Horovod)
     first = report.findings[0]
     assert first.title.startswith("rank 1 failed first"), report.findings
     assert "ValueError" in first.evidence

@@ -14,9 +14,9 @@ from torches import TORCH_PYTHON, needs_torch
 from dltune.base.errors import UsageError
 from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.allreduce.measurements import observed
+from dltune.systems.ranks.horovod import schema
 from dltune.systems.ranks.horovod.watch import document
 from dltune.systems.ranks.horovod.watch.watch import Watch
-from dltune.systems.ranks.schemas import horovod
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -52,7 +52,7 @@ def test_their_threads_have_roles(launcher):
     with Watch(Tree(launcher.pid)) as watch:
         watch.run(PATIENCE, known, lambda: None)
         report = document.assemble(watch, ("torchrun",), None, False)
-    assert horovod.check(report) == []
+    assert schema.check(report) == []
     assert [(one.rank, one.size, one.controller) for one in report.ranks] == [
         (0, 2, "gloo"),
         (1, 2, "gloo"),

@@ -16,10 +16,10 @@ from pretended_ranks import started
 from dltune.base.errors import UsageError
 from dltune.job import protocol
 from dltune.system.proc.stat import Tree
+from dltune.systems.ranks.horovod import schema
+from dltune.systems.ranks.horovod.schema import WRITER
 from dltune.systems.ranks.horovod.watch import document, hang
 from dltune.systems.ranks.horovod.watch.watch import Watch
-from dltune.systems.ranks.schemas import horovod
-from dltune.systems.ranks.schemas.horovod import WRITER
 
 # seconds in which what a test waits for must have come
 PATIENCE = 240.0
@@ -42,11 +42,11 @@ def given_up(watch: Watch, tid: int) -> bool:
     return False
 
 
-def watched(pid: int, enough: Callable[[Watch], object]) -> horovod.Horovod:
+def watched(pid: int, enough: Callable[[Watch], object]) -> schema.Horovod:
     with Watch(Tree(pid)) as watch:
         watch.run(PATIENCE, lambda: bool(enough(watch)), lambda: None)
         report = document.assemble(watch, ("job",), None, False)
-    assert horovod.check(report) == []
+    assert schema.check(report) == []
     return report
 
 

@@ -19,7 +19,7 @@ from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.gate.verdicts import SCHEMA, Entry
 from dltune.plan import plan
-from dltune.report.frames.table import Column, Row, Table, ending, leaves, named, tables
+from dltune.report.table import Column, Row, Table, ending, leaves, named, tables
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Op, OpTime, Profile
 

@@ -16,7 +16,7 @@ from itertools import repeat
 from dltune.analysis.flops import ELEMENTWISE, REDUCTIONS
 from dltune.analysis.keys import VIEWS, Key, broadcast, layout, sliding
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.model.reading.drafts import (
+from dltune.systems.parallelism.model.drafts import (
     Length,
     Place,
     View,
@@ -27,7 +27,7 @@ from dltune.systems.parallelism.model.reading.drafts import (
     reshaped,
     sizes,
 )
-from dltune.systems.parallelism.model.reading.roles import Roles, Shape, StepView
+from dltune.systems.parallelism.model.roles import Roles, Shape, StepView
 
 
 @dataclass(frozen=True)

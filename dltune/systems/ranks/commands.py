@@ -14,9 +14,9 @@ from dltune.base.errors import JobFailed, UsageError
 from dltune.base.formatting import Table, columns
 
 if TYPE_CHECKING:
+    from dltune.systems.ranks.horovod.schema import Horovod
     from dltune.systems.ranks.horovod.watch.ranks import RankSeen
     from dltune.systems.ranks.horovod.watch.watch import Watch
-    from dltune.systems.ranks.schemas.horovod import Horovod
 
 
 PID_SECONDS = 20.0
@@ -59,7 +59,7 @@ COURTEOUS = 10
 @click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
-def command(
+def horovod_report(
     pid: int | None,
     timeline: Path | None,
     merge: bool,

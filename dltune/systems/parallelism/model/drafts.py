@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dltune.systems.parallelism.model.reading.roles import Roles, Shape, StepView, Tensor
+from dltune.systems.parallelism.model.roles import Roles, Shape, StepView, Tensor
 from dltune.systems.parallelism.schemas.operators import (
     MOST_DIMENSIONS,
     Dimension,

@@ -1,1 +1,0 @@
-"""Commands that the parallelism system adds to the command line."""

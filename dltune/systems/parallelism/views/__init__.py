@@ -1,1 +1,0 @@
-"""Views of the documents of the parallelism system."""

@@ -1,1 +1,0 @@
-"""The commands of the system for jobs of several ranks."""

@@ -1,1 +1,0 @@
-"""The documents of the system for jobs of several ranks."""
