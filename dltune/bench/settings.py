@@ -12,7 +12,7 @@ from dltune.frameworks.tensorflow import runtime
 from dltune.job.protocol import Orders, uniform_line
 from dltune.plan.plan import observers, require_machine
 from dltune.plan.settings.choices import NOTHING, Applied
-from dltune.plan.threads.planner import fit
+from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan, Threads, Uniform
 from dltune.schemas.settings import SettingsPlan

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import sys
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dltune.base.errors import UsageError
-from dltune.base.formatting import visible
 
 if TYPE_CHECKING:
     from dltune.base.documents import Output
-    from dltune.schemas.diagnosis import Finding
-    from dltune.views import Context, Findings, View
+    from dltune.views import Context, View
 
 T = TypeVar("T")
-LONGEST = 4000  # characters of a sentence
 
 
 def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -> None:
@@ -69,55 +63,3 @@ def print_json(document: object) -> None:
     from dltune.base.documents import encode
 
     click.echo(encode(document).decode())
-
-
-def show_findings(piece: Findings) -> None:
-    """Print findings under a heading; ranked findings with their numbers instead."""
-    if piece.ranked:
-        for number, finding in enumerate(piece.findings, 1):
-            click.echo()
-            _show_finding(finding, f"{number}. ", "   ")
-            if finding.apply:
-                click.echo(f"   --plan applies: {', '.join(map(str, finding.apply))}")
-        return
-    click.echo("\nfindings")
-    for finding in piece.findings:
-        _show_finding(finding, "  ", "      ")
-    if not piece.findings:
-        click.echo("  none")
-
-
-def _show_finding(finding: Finding, first: str, indent: str) -> None:
-    """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
-    from dltune.findings.diagnosis import capitalize, format_cost, format_gain, to_sentence
-
-    _show(first, indent, capitalize(finding.title))
-    for label, text in (
-        ("", to_sentence(finding.evidence) if finding.evidence else ""),
-        ("Cost: ", format_cost(finding)),
-        ("Fix: ", finding.fix),
-        ("Expected: ", format_gain(finding)),
-    ):
-        if text:
-            _show(indent, indent, f"{label}{text}")
-
-
-def show_unobserved(sentences: Sequence[str]) -> None:
-    if sentences:
-        click.echo("\nnot observed")
-    for sentence in sentences:
-        _show("  ", "    ", sentence)
-
-
-def _show(first: str, indent: str, text: str) -> None:
-    """Print `text` after `first`; on a terminal, the lines that follow are indented."""
-    text = first + visible(text, LONGEST)
-    if sys.stdout.isatty():
-        text = textwrap.fill(
-            text,
-            shutil.get_terminal_size().columns,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    click.echo(text)

@@ -13,6 +13,7 @@ import math
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from dltune.profile.session import Progress
+    from dltune.schemas.diagnosis import Finding
 
 
 # Tables of results on stdout
@@ -80,8 +82,6 @@ def show_view(view: View) -> None:
 def show_body(body: Iterable[Piece], most: int | None = None, *, gap: bool = False) -> None:
     """Print pieces, at most `most` rows of each table. `gap`: print an empty line before a table
     even if it is the first piece."""
-    from dltune.cli.results import show_findings, show_unobserved
-
     for piece in body:
         if isinstance(piece, Only):
             if piece.medium == "page":
@@ -100,6 +100,61 @@ def show_body(body: Iterable[Piece], most: int | None = None, *, gap: bool = Fal
         elif isinstance(piece, str):
             click.echo(visible(piece, LONGEST))
         gap = True
+
+
+SENTENCE = 4000  # characters of a sentence
+
+
+def show_findings(piece: Findings) -> None:
+    """Print findings under a heading; ranked findings with their numbers instead."""
+    if piece.ranked:
+        for number, finding in enumerate(piece.findings, 1):
+            click.echo()
+            _show_finding(finding, f"{number}. ", "   ")
+            if finding.apply:
+                click.echo(f"   --plan applies: {', '.join(map(str, finding.apply))}")
+        return
+    click.echo("\nfindings")
+    for finding in piece.findings:
+        _show_finding(finding, "  ", "      ")
+    if not piece.findings:
+        click.echo("  none")
+
+
+def _show_finding(finding: Finding, first: str, indent: str) -> None:
+    """Print the title after `first`, then evidence, cost, fix and expected gain after `indent`."""
+    from dltune.findings.diagnosis import capitalize, format_cost, format_gain, to_sentence
+
+    _show(first, indent, capitalize(finding.title))
+    for label, text in (
+        ("", to_sentence(finding.evidence) if finding.evidence else ""),
+        ("Cost: ", format_cost(finding)),
+        ("Fix: ", finding.fix),
+        ("Expected: ", format_gain(finding)),
+    ):
+        if text:
+            _show(indent, indent, f"{label}{text}")
+
+
+def show_unobserved(sentences: Sequence[str]) -> None:
+    if sentences:
+        click.echo("\nnot observed")
+    for sentence in sentences:
+        _show("  ", "    ", sentence)
+
+
+def _show(first: str, indent: str, text: str) -> None:
+    """Print `text` after `first`; on a terminal, the lines that follow are indented."""
+    text = first + visible(text, SENTENCE)
+    if sys.stdout.isatty():
+        text = textwrap.fill(
+            text,
+            shutil.get_terminal_size().columns,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    click.echo(text)
 
 
 def _plot(course: Course) -> None:

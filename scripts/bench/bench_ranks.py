@@ -22,7 +22,7 @@ from dltune.job import rank_layout
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import Orders, Plugin, Python, Waiting, machine_lines, uniform_line
 from dltune.plan import plan as plans
-from dltune.plan.threads.planner import fit
+from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan, Threads
 from dltune.stats import paired_ratio

@@ -32,7 +32,7 @@ from dltune.simulate.architectures import NETWORKS
 from dltune.simulate.networks import Device, Network, NetworkStep, inference, seconds, training
 from dltune.simulate.overlap import Bounds, tac, tic
 from dltune.systems.transfers.forecast import BATCHES, RATES, Forecast, Replica, forecast, shared
-from dltune.systems.transfers.planner import GIGABIT
+from dltune.systems.transfers.section import GIGABIT
 
 Mode = Literal["inference", "training"]
 MODES: tuple[Mode, ...] = ("inference", "training")

@@ -15,7 +15,7 @@ from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import Orders, alternate_line
 from dltune.job.record import NANOSECOND, Record, main_graph, pauses, step_graphs
 from dltune.plan.planner import Attachment, Enforcement, Outcome, Run
-from dltune.plan.threads.planner import Fitted, fit
+from dltune.plan.threads.fitted import Fitted, fit
 from dltune.plan.threads.show import (
     RECORD_EVERY,
     ProcessOutcome,

@@ -3,7 +3,7 @@ edits by hand included."""
 
 from __future__ import annotations
 
-from dltune.plan.threads.planner import Handling, fit
+from dltune.plan.threads.fitted import Handling, fit
 from dltune.schemas import graph
 from dltune.schemas.plan import Candidate, Threads
 from dltune.simulate.workload import Outcome, Workload

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dltune.base.formatting import Bar, Key, Table, columns
-from dltune.plan.threads.planner import Fitted, Handling
+from dltune.plan.threads.fitted import Fitted, Handling
 from dltune.schemas.bench import Bench
 from dltune.schemas.plan import OpPlan, Threads, Uniform
 from dltune.views import Headline, Section, View

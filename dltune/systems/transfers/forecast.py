@@ -21,8 +21,7 @@ from dltune.simulate.engine import CoreSet, FifoWork, Graph, Network
 from dltune.simulate.overlap import Partition, partition
 from dltune.simulate.step_graph import CSR, Integers, Numbers, StepGraph, complete, reached
 from dltune.systems.transfers.decide import ORDERS, Cluster, improved, weighed, workers
-from dltune.systems.transfers.planner import GIGABIT
-from dltune.systems.transfers.section import Order
+from dltune.systems.transfers.section import GIGABIT, Order
 
 
 @dataclass(frozen=True, eq=False)

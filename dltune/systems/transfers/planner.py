@@ -14,14 +14,13 @@ from dltune.base.errors import UsageError
 from dltune.plan.planner import Decision, Enforcement, Observer, Planner, Run
 from dltune.schemas.plan import Plan
 from dltune.systems.transfers import section as transfers
-from dltune.systems.transfers.section import Order, Transfers
+from dltune.systems.transfers.section import GIGABIT, Order, Transfers
 from dltune.views import View
 
 if TYPE_CHECKING:
     from dltune.schemas.profile import Profile, Step
     from dltune.simulate import engine
 
-GIGABIT = 1e9 / 8  # bytes a second
 # part of the tensors' times that a link explains at least where tensors wait for the link
 GOOD_FIT = 0.5
 

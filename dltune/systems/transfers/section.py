@@ -12,6 +12,7 @@ import msgspec
 from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, repeated
 
 Order = Literal["improved", "tac", "tic"]
+GIGABIT = 1e9 / 8  # bytes a second
 SHUFFLES = 101  # orders by chance, whose median represents no order
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dltune.base.formatting import Bar, Key, Table, columns, counted
-from dltune.systems.transfers.planner import GIGABIT
 from dltune.systems.transfers.section import (
+    GIGABIT,
     SHUFFLES,
     Order,
     Receiver,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.plan.threads.planner import Handling, fit
+from dltune.plan.threads.fitted import Handling, fit
 from dltune.schemas.machine import SCHEMA, Core, Machine
 from dltune.schemas.plan import Candidate, OpPlan, Prediction, Threads, Uniform
 

@@ -18,7 +18,7 @@ from dltune.profile.processes import sends
 from dltune.schemas.profile import Node, Partner, Tensor
 from dltune.systems.transfers.decide import Cluster
 from dltune.systems.transfers.forecast import BATCHES, RATES, SERVERS, WORKERS, Case, simulated
-from dltune.systems.transfers.planner import GIGABIT
+from dltune.systems.transfers.section import GIGABIT
 
 replace = msgspec.structs.replace
 
