@@ -102,9 +102,6 @@ def show_body(body: Iterable[Piece], most: int | None = None, *, gap: bool = Fal
         gap = True
 
 
-SENTENCE = 4000  # characters of a sentence
-
-
 def show_findings(piece: Findings) -> None:
     """Print findings under a heading; ranked findings with their numbers instead."""
     if piece.ranked:
@@ -145,7 +142,7 @@ def show_unobserved(sentences: Sequence[str]) -> None:
 
 def _show(first: str, indent: str, text: str) -> None:
     """Print `text` after `first`; on a terminal, the lines that follow are indented."""
-    text = first + visible(text, SENTENCE)
+    text = first + visible(text, LONGEST)
     if sys.stdout.isatty():
         text = textwrap.fill(
             text,
