@@ -133,7 +133,7 @@ class Config:
     `budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
     each pair of training jobs takes at most (fewer where steps are long: `training.ENOUGH`);
     `seconds_per_turn`: about how long a turn is. `hash_seed`, `allocator`: see `commands.alike`;
-    `disturbed`: see `commands.Disturbance`.
+    `disturbed`: see `fairness.Disturbance`.
     """
 
     timed: Timed = "auto"

@@ -23,7 +23,7 @@ from dltune.base.errors import UsageError
 from dltune.gate import commands, training
 from dltune.gate import limits as metrics
 from dltune.gate.checkouts import Side
-from dltune.gate.commands import Disturbance, alike
+from dltune.gate.fairness import Disturbance, alike
 from dltune.gate.limits import Config, Limit
 from dltune.gate.verdicts import Sample, decided, judge, limits_for, next_look
 from dltune.job.record import NANOSECOND

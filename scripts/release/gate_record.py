@@ -29,7 +29,7 @@ from gate_live import busy, in_microseconds, write_recording
 
 from dltune.gate import commands, training
 from dltune.gate.checkouts import Side
-from dltune.gate.commands import alike
+from dltune.gate.fairness import alike
 from dltune.gate.limits import Config, parse
 from dltune.system import topology
 

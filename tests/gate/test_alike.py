@@ -12,9 +12,9 @@ import pytest
 from dltune.base.errors import UsageError
 from dltune.gate import checkouts as worktrees
 from dltune.gate import commands
-from dltune.gate import commands as module
+from dltune.gate import fairness as module
 from dltune.gate.checkouts import Side, in_checkout
-from dltune.gate.commands import alike
+from dltune.gate.fairness import alike
 from dltune.gate.limits import Config, Limit
 from dltune.gate.measure import measure
 from dltune.system import memory
@@ -135,7 +135,7 @@ def test_rounds_of_a_disturbed_machine_are_taken_again(
 
     monkeypatch.setattr(commands, "run", run)
     answers = iter([True, False, False])
-    monkeypatch.setattr("dltune.gate.commands.Disturbance.turn", lambda self: lambda: next(answers))
+    monkeypatch.setattr("dltune.gate.fairness.Disturbance.turn", lambda self: lambda: next(answers))
     sides = [Side(name, name, ["true"], tmp_path) for name in ("base", "head")]
     config = Config(limits=TIME, timed="whole")
     monkeypatch.setattr("dltune.gate.commands.look", lambda *_, **__: ())

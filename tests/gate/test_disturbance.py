@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.gate import commands
-from dltune.gate.commands import Disturbance
+from dltune.gate import fairness
+from dltune.gate.fairness import Disturbance
 from dltune.schemas.io import Pressure
 
 
@@ -14,12 +14,12 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stolen = self.throttled = self.waited = self.now = 0.0
-        monkeypatch.setattr(commands, "stolen", lambda: self.stolen)
-        monkeypatch.setattr(commands.kernel_files, "throttled", lambda pid: self.throttled)
-        monkeypatch.setattr(commands.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(commands, "PressureWatch", lambda pid: self)
-        monkeypatch.setattr(commands.os, "cpu_count", lambda: 2)
-        monkeypatch.setattr(commands.os, "sched_getaffinity", lambda pid: {0, 1})
+        monkeypatch.setattr(fairness, "stolen", lambda: self.stolen)
+        monkeypatch.setattr(fairness.kernel_files, "throttled", lambda pid: self.throttled)
+        monkeypatch.setattr(fairness.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(fairness, "PressureWatch", lambda pid: self)
+        monkeypatch.setattr(fairness.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(fairness.os, "sched_getaffinity", lambda pid: {0, 1})
 
     def shares(self) -> tuple[Pressure, ...]:
         return (Pressure("io", "job", 1.0, None), Pressure("memory", "job", self.waited, None))
