@@ -143,10 +143,13 @@ def test_ops_are_counted_in_the_threads_of_their_teams(measured: Profile) -> Non
     if "task-clock" not in names:
         return
     alone = [op.times[0] for op in measured.ops if op.times and op.times[0].threads == 1]
-    heavy = max(alone, key=lambda case: case.median)
-    values = {count.event: count.value for count in heavy.counts}
-    if not values.get("context-switches"):  # it had its core
-        assert values["task-clock"] > 0.5 * heavy.min
+    clock = {
+        count.value: case for case in alone for count in case.counts if count.event == "task-clock"
+    }
+    # time and counts are of other executions: beside other work, the times of an op may all hold
+    # a wait for its core, which its counted executions had to themselves
+    heaviest = sorted(clock, reverse=True)[:3]
+    assert any(value > 0.5 * clock[value].min for value in heaviest)
     assert measured.counters.overhead is not None
 
 
