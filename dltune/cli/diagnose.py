@@ -15,7 +15,7 @@ import click
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.cli import results
-from dltune.plan.planner import Duration
+from dltune.plan.duration import Duration
 
 if TYPE_CHECKING:
     import msgspec

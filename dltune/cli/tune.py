@@ -15,7 +15,7 @@ import click
 from dltune.base.errors import UsageError
 from dltune.base.formatting import between_commas
 from dltune.cli.results import require_apart
-from dltune.plan.planner import Duration, duration_in_words
+from dltune.plan.duration import Duration, duration_in_words
 
 if TYPE_CHECKING:
     from dltune.schemas.bench import Trial

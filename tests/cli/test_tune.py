@@ -13,7 +13,7 @@ from plan_sections import UNIFORM
 from dltune.cli import tune_display
 from dltune.cli.tune_display import View
 from dltune.plan import plan as plans
-from dltune.plan.planner import duration_in_words
+from dltune.plan.duration import duration_in_words
 from dltune.schemas import bench
 from dltune.schemas.bench import Trial, Tune
 from dltune.schemas.profile import Framework

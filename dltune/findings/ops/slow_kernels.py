@@ -211,9 +211,9 @@ def batch_norm_in_pieces(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _gain(analysis: Analysis, seconds: float, rate: float, fused: int, nodes: int) -> Gain:
-    """Return the gain. The lowest gain is `LOW` of the time that remains if a fused kernel moves
-    bytes at the rate of these ops. The highest gain assumes the rate of the best op of the profile,
-    and includes the executor's time between ops if a clock was counted."""
+    """Return the gain. The lowest gain is `LOW_GAIN` of the time that remains if a fused kernel
+    moves bytes at the rate of these ops. The highest gain assumes the rate of the best op of the
+    profile, and includes the executor's time between ops if a clock was counted."""
     profile = analysis.profile
     ceiling = analysis.roofline.cache or analysis.roofline.memory
     best = max(rate, ceiling.rate if ceiling else 0.0)

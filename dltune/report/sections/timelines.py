@@ -129,8 +129,8 @@ def timelines(profile: Profile, execution: Execution, identifier: str) -> Markup
 
 
 def zoomable(identifier: str, label: str, heavy: Sequence[str], source: bytes) -> Markup:
-    """A picture that the page's script draws from `source` (`encoded`). `heavy`: what each colour
-    stands for."""
+    """A picture that the page's script draws from `source`, made by `encode_timeline` or
+    `encode_schedule`. `heavy`: what each colour stands for."""
     colours = [(f"fill{index}", short(kind)) for index, kind in enumerate(heavy)]
     buttons = [
         tag("button", text, type="button", data_act=act, aria_label=said)
@@ -240,18 +240,25 @@ def _about(profile: Profile, node: Node) -> str:
 
 def _timeline(timeline: Timeline, number: dict[int, int]) -> dict[str, object]:
     def rows(found: Sequence[Row]) -> list[dict[str, object]]:
-        return [{"label": row.label, "slices": _flat(row, number)} for row in found]
+        return [
+            {
+                "label": row.label,
+                "slices": _flat((one.start, one.end, number[one.node]) for one in row.slices),
+            }
+            for row in found
+        ]
 
     links, ops = rows(timeline.links), rows(timeline.rows)
     return {"title": timeline.title, "end": timeline.end, "links": links, "rows": ops}
 
 
-def _flat(row: Row, number: dict[int, int]) -> list[int]:
+def _flat(slices: Iterable[tuple[int, int, int]]) -> list[int]:
+    """Put slices into one list: of each, the distance from the last start, length and number."""
     flat: list[int] = []
     before = 0
-    for piece in row.slices:
-        flat += (piece.start - before, piece.end - piece.start, number[piece.node])
-        before = piece.start
+    for start, end, number in slices:
+        flat += (start - before, end - start, number)
+        before = start
     return flat
 
 
@@ -389,8 +396,13 @@ def encode_schedule(shown: Schedule, heavy: Sequence[str]) -> bytes:
 
     def rows(tracks: Sequence[Track]) -> list[dict[str, object]]:
         return [
-            {"label": visible(one.label, NAME), "slices": _schedules_flat(one, number)}
-            for one in tracks
+            {
+                "label": visible(track.label, NAME),
+                "slices": _flat(
+                    (one.start, one.end, number[one.name, one.kind]) for one in track.slices
+                ),
+            }
+            for track in tracks
         ]
 
     line = {
@@ -409,15 +421,6 @@ def encode_schedule(shown: Schedule, heavy: Sequence[str]) -> bytes:
             "timelines": [line],
         }
     )
-
-
-def _schedules_flat(track: Track, number: dict[tuple[str, str], int]) -> list[int]:
-    flat: list[int] = []
-    before = 0
-    for each in track.slices:
-        flat += (each.start - before, each.end - each.start, number[each.name, each.kind])
-        before = each.start
-    return flat
 
 
 def _slices(tracks: Iterable[Track]) -> Iterable[Slice]:

@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 
+from dltune.base import formatting
 from dltune.system import memory
 from dltune.system.checks import Check
 from dltune.system.kernel_files import format_cpulist, text
@@ -24,7 +25,7 @@ def allowed(survey: Survey) -> Check:
     cpus = format_cpulist(cpu for core in cores for cpu in core.cpus)
     cpuset = "none" if survey.cpuset is None else format_cpulist(survey.cpuset)
     found = (
-        f"{_count(len(cores), 'core')} (CPU {cpus}) of {len(survey.host_cores)} on "
+        f"{formatting.counted(len(cores), 'core')} (CPU {cpus}) of {len(survey.host_cores)} on "
         f"{survey.machine.name}; affinity mask {format_cpulist(survey.mask)}, "
         f"cgroup cpuset {cpuset}"
     )
@@ -47,7 +48,7 @@ def quota(survey: Survey) -> Check:
     limit, cores = survey.machine.quota, len(survey.machine.cores)
     if limit is None:
         return Check("CPU quota", "ok", "no limit on CPU time")
-    found = f"a quota of {limit:g} CPU{'s' * (limit != 1)} on {_count(cores, 'core')}"
+    found = f"a quota of {limit:g} CPU{'s' * (limit != 1)} on {formatting.counted(cores, 'core')}"
     if limit >= cores:
         return Check("CPU quota", "ok", found)
     whole = max(1, math.floor(limit))
@@ -55,7 +56,8 @@ def quota(survey: Survey) -> Check:
         "CPU quota",
         "limited",
         f"{found}: the kernel pauses jobs that run more threads than that",
-        f"raise the container's CPU limit to {cores}, or plan for {_count(whole, 'core')} "
+        f"raise the container's CPU limit to {cores}, or plan for "
+        f"{formatting.counted(whole, 'core')} "
         f"(dltune plan --cores {whole})",
     )
 
@@ -68,7 +70,7 @@ def smt(survey: Survey, root: Path = Path("/")) -> Check:
     denied = frozenset().union(*(c for c in survey.host_cores if not c.isdisjoint(mine))) - mine
     if several:
         threads = max(len(core.cpus) for core in several)
-        found = f"{threads} hardware threads per core on {_count(len(several), 'core')}"
+        found = f"{threads} hardware threads per core on {formatting.counted(len(several), 'core')}"
     else:
         found = "one hardware thread per core"
     if denied:
@@ -96,10 +98,11 @@ def tiles(survey: Survey) -> Check:
     machine = survey.machine
     sizes = sorted({len(tile) for tile in machine.tiles})
     each = "-".join(str(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
-    found = f"{_count(len(machine.tiles), 'tile')} of {each} {'core' if each == '1' else 'cores'}"
+    number = formatting.counted(len(machine.tiles), "tile")
+    found = f"{number} of {each} {'core' if each == '1' else 'cores'}"
     if machine.shared_cache is not None and sizes[-1] > 1:
         found += f" sharing {_size(machine.shared_cache)}"
-    found += f" on {_count(machine.sockets, 'socket')}"
+    found += f" on {formatting.counted(machine.sockets, 'socket')}"
     gaps = [survey.gaps[key] for key in ("sockets", "tiles") if key in survey.gaps]
     if gaps:
         return Check("tiles", "limited", "; ".join((found, *gaps)), TELL_TOPOLOGY)
@@ -111,11 +114,9 @@ def numa(survey: Survey) -> Check:
     nodes = sorted({core.numa for core in survey.machine.cores})
     if gap := survey.gaps.get("numa"):
         return Check("NUMA", "limited", gap, TELL_TOPOLOGY)
-    return Check("NUMA", "ok", f"{_count(len(nodes), 'node')} ({format_cpulist(nodes)})")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return Check(
+        "NUMA", "ok", f"{formatting.counted(len(nodes), 'node')} ({format_cpulist(nodes)})"
+    )
 
 
 def _size(size: int) -> str:

@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.plan.planner import Decision, Duration, Enforcement, Planner, Run
+from dltune.plan.duration import Duration
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.plan import Plan
 from dltune.systems.memory import section as memory
 from dltune.systems.memory.section import Memory

@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from dltune.base.errors import UsageError
-from dltune.plan.planner import Decision, Duration, Enforcement, Planner, Run
+from dltune.plan.duration import Duration
+from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.plan import Plan
 from dltune.systems.parallelism.schemas import strategy as parallelism
 from dltune.systems.parallelism.schemas.strategy import Consumer, Parallelism

@@ -275,9 +275,6 @@ def _row(graph: Operators, one: Operator) -> tuple[str | Key, ...]:
     )
 
 
-DOCUMENT_ROWS = 500
-
-
 def times_view(found: OperatorTimes, _: Context) -> View:
     """Return the view of the times of parts of operators on a device."""
     device = f"{found.kind}, {found.cores} of its cores each for {found.devices} devices"
@@ -301,9 +298,6 @@ def _parts(found: OperatorTimes) -> Table:
     ]
     heads = ("type", "reads", "gives out", ">ms forwards", ">ms backwards")
     return Table("parts", columns(*heads), rows, name="parts", most_on_page=DOCUMENT_ROWS)
-
-
-DOCUMENT_ROWS = 500
 
 
 def topology_view(found: Topology, _: Context) -> View:

@@ -309,8 +309,6 @@ def _after(follow: set[str], window: str | None) -> list[str]:
     return words
 
 
-__all__ = ["MeasuredCosts", "costs", "framework", "known", "timed", "update"]
-
 _UPDATED = (1024, 1024)  # shape of the weights whose update is timed
 _FLOAT = 4
 

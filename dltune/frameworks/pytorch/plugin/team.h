@@ -1,4 +1,4 @@
-// The threads of an op: how many it gets, and what is counted in each of them while it runs.
+// The threads of an op: their number, and the events counted in each of them while the op runs.
 #pragma once
 
 #include <string>
@@ -8,48 +8,48 @@
 
 namespace dltune {
 
-// How many threads an op gets: those of the OpenMP runtime and of MKL that PyTorch computes with, as
-// the calling thread asks for them. `at::set_num_threads` does it too, but for all threads, and it
-// empties a cache of oneDNN's.
+// Number of threads for an op, in the OpenMP runtime and in MKL, as PyTorch requests it from the calling
+// thread. `at::set_num_threads` sets it for all threads, and empties a cache of oneDNN.
 
-// Finds, by their effect, what sets and tells the threads here; the runtime's file name, such as
-// "libgomp.so.1". Empty: ops cannot be given threads of their own.
+// Finds the functions that set and return the number of threads, by testing their effect. Returns the
+// runtime's file name, such as "libgomp.so.1"; empty if ops cannot have numbers of their own.
 std::string FindRuntime();
 
-// Whether threads that a smaller team leaves over live on. GNU's runtime ends them, unless that team is
-// of one, and starts them anew for the next: a millisecond or two.
+// Whether threads that a smaller team does not need stay alive. GNU's runtime ends them, unless that team
+// has one thread, and starts new ones for the next team, which takes a millisecond or two.
 bool KeepsThreads();
 
-// The job's own number of threads for an op of this thread, as they are now; they are what `SetWidth`
-// comes back to.
+// Returns the job's own number of threads for an op of this thread, and stores it: `SetWidth` restores it.
 int OwnWidth();
-// What is in force now.
+// The number now in force.
 int Width();
-// For the next ops of this thread.
+// Sets the number for the next ops of this thread.
 void SetWidth(int threads);
-// This thread and those that make up its number run it, each once; it alone where there is no runtime.
+// Runs `run` once in this thread and in each other thread of its team; only in this thread if there is no
+// runtime.
 void OnEachThread(void (*run)(void* given), void* given = nullptr);
-// As the script would set the job's own.
+// Sets the job's own number, as the script would.
 void SetOwnWidth(int threads);
 
-// What is counted while an op runs, in each thread of its team: the one that steps, and those that the
-// OpenMP runtime puts beside it. They open no counters themselves, for nothing of dltune's runs in them:
-// the stepping thread does, and reads them.
+// Events counted while an op runs, in each thread of its team: the thread that runs the step, and those
+// that the OpenMP runtime adds. No code of dltune runs in the added threads, so the thread that runs the
+// step opens and reads their counters.
 
-// Of each thread of a team, the calling one last: to read another's takes long, and is none of the op.
-// None where they cannot be read. `began`: when the first was, CLOCK_MONOTONIC ns.
+// Readings of each thread of a team, the calling thread last: reading another thread's counters takes
+// long, and is not part of the op. Empty if they cannot be read. `began`: time of the first reading,
+// CLOCK_MONOTONIC ns.
 struct Readings {
   int64_t began = 0;
   std::vector<Reading> threads;
 };
 
-// Teams may have other threads from now on.
+// Forgets which threads a team has, since they can change.
 void ForgetTeams();
-// Nothing is counted any more.
+// Ends all counting.
 void CloseTeams();
-// Of the team of so many threads; the first time since it was forgotten, that must be the number in force.
+// Reads the team of `width` threads. The first time after `ForgetTeams`, `width` must be in force.
 Readings ReadTeam(CounterGroup* group, int width);
-// By the same team; incomplete where some of it have ended meanwhile.
+// Counts of the same team since `before`; incomplete if some of its threads have ended meanwhile.
 Counts CountedSince(const Readings& before, CounterGroup* group, int width);
 
 }  // namespace dltune

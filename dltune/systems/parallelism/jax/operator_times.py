@@ -246,8 +246,6 @@ def _attention(weights: Any, inputs: Any) -> Any:
     return jnp.tanh(jnp.concatenate([mixed, read], 1) @ weights[0])
 
 
-__all__ = ["Request", "operator", "require_known", "unknown_word"]
-
 _WINDOW = re.compile(r"(\d+)x(\d+)/(\d+)")
 _AFTER = frozenset(
     {
