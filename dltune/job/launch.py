@@ -40,8 +40,8 @@ BOOTSTRAP = Path(__file__).resolve().parents[1] / "frameworks" / "bootstrap"
 GRACE_SECONDS = 10.0
 # between two checks of its descendants meanwhile
 LOOK_SECONDS = 0.25
-# and to be gone once they were killed
-KILLED_SECONDS = 1.0
+# and to be gone once they were killed, on however busy a machine
+KILLED_SECONDS = 10.0
 # temporary files of TensorFlow's and folders of torchrun's
 LEFTOVERS = ("__autograph_generated_file", "torchelastic_")
 # bytes; a graph of a hundred thousand nodes takes a tenth of it

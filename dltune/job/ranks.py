@@ -9,12 +9,13 @@ process group.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 RANK, RANKS, FOLDER = "DLTUNE_RANK", "DLTUNE_RANKS", "DLTUNE_RANKS_FOLDER"
@@ -56,28 +57,27 @@ def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -
     ranks: dict[int, int] = {}
     # kept: a Popen that is let go takes the exit code of one that has ended with it
     children = []
-    for place, rank in enumerate(here):
-        environment = {
-            **os.environ,
-            **{RANK: str(rank), RANKS: str(count)},
-            **{LOCAL_RANK: str(place), LOCAL_RANKS: str(len(here))},
-        }
-        if rank == 0:
-            child = subprocess.Popen(command, env=environment)
-        else:
-            with open(log(folder, rank), "wb") as said:
-                child = subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=subprocess.STDOUT,
-                )
-        children.append(child)
-        ranks[child.pid] = rank
     try:
-        while ranks:
-            pid, status = os.wait()
+        for place, rank in enumerate(here):
+            environment = {
+                **os.environ,
+                **{RANK: str(rank), RANKS: str(count)},
+                **{LOCAL_RANK: str(place), LOCAL_RANKS: str(len(here))},
+            }
+            if rank == 0:
+                child = subprocess.Popen(command, env=environment)
+            else:
+                with open(log(folder, rank), "wb") as said:
+                    child = subprocess.Popen(
+                        command,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=said,
+                        stderr=subprocess.STDOUT,
+                    )
+            children.append(child)
+            ranks[child.pid] = rank
+        for pid, status in _ends([*ranks]):
             rank = ranks.pop(pid)
             if code := os.waitstatus_to_exitcode(status):
                 code = code if code > 0 else 128 - code
@@ -86,6 +86,28 @@ def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -
     finally:
         _end(set(ranks))
     return 0
+
+
+def _ends(pids: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield the pid and the wait status of each child, in the order in which they end.
+
+    `os.wait` takes the oldest of the children that have ended, and a rank that dies soon takes
+    others with it. Linux before 5.3 tells no other order.
+    """
+    try:
+        files = {os.pidfd_open(pid): pid for pid in pids}
+    except OSError:
+        for _ in pids:
+            yield os.wait()
+        return
+    with select.epoll() as ends:
+        for file in files:
+            ends.register(file, select.EPOLLIN)
+        while files:
+            for file, _ in ends.poll():
+                ends.unregister(file)
+                os.close(file)
+                yield os.waitpid(files.pop(file), 0)
 
 
 def _end(pids: set[int]) -> None:

@@ -21,7 +21,7 @@ from dltune.base.errors import DltuneError, UsageError
 
 T = TypeVar("T")
 
-GRACE = 20.0  # seconds in addition to its limit, to start and to send the result
+GRACE = 60.0  # seconds in addition to its limit, to start and to send the result
 _PR_SET_PDEATHSIG = 1
 
 

@@ -140,7 +140,7 @@ void Complain(const std::string& text) {
 void Flush() {
   if (InChild()) return;
   std::unique_lock<std::mutex> lock(g_mu);
-  g_sent.wait_for(lock, std::chrono::seconds(1),
+  g_sent.wait_for(lock, std::chrono::seconds(5),
                   [] { return g_closed || (g_queue.empty() && !g_busy); });
 }
 

@@ -207,8 +207,8 @@ class Watch:
         self._choose_readers()
 
     def _look_at_process(self, pid: int, started: int) -> None:
-        now = time.monotonic()
         found, reads = stat.of_process(pid), process.reads(pid)
+        now = time.monotonic()  # no earlier than the CPU time: it used no more than there was
         if found is None or found.started != started:
             return
         seen = self.processes.get((pid, started))

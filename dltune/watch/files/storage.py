@@ -117,7 +117,7 @@ _LIBRARY = ctypes.CDLL(None, use_errno=True)
 # most bytes of a file that can stay, or this share: pages under writeback, in other CPUs' lists
 LEFT, LEFT_SHARE = 1 << 20, 0.02
 # seconds for a slow store to complete read-ahead, and samples without change that end the wait
-PATIENCE, LOOKS = 2.0, 3
+PATIENCE, LOOKS = 2.0, 20
 
 
 @dataclass(frozen=True)
