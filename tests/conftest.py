@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 sys.path.append(str(Path(__file__).parent))
 
+from perfetto_ui import PATIENCE
 from profiled_jobs import JOBS, JOBS_THAT_WORK, PYTHON, Done, profile
 from tensorflows import MISSING, OTHER_PYTHON
 from watched_jobs import cold
@@ -39,6 +41,9 @@ settings.register_profile(
     "dltune", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("dltune")
+# it draws constants of the sources that are imported, too: those are others in each worker and run
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 class ByFile(LoadFileScheduling):
@@ -150,7 +155,9 @@ def browser() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # playwright's own event loop
         with playwright.sync_playwright() as running:
-            found = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            found = running.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE
+            )
             yield found
             found.close()
 

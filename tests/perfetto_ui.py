@@ -62,6 +62,7 @@ def opened(browser: Any, trace: bytes) -> Iterator[Ui]:
                 lambda url: not url.startswith((root, "blob:", "data:")),
                 lambda route: route.abort(),
             )
+            context.set_default_timeout(PATIENCE)
             page = context.new_page()
             failed: list[str] = []
             page.on("pageerror", lambda error: failed.append(str(error)))

@@ -80,7 +80,7 @@ def profile(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=300,
+        timeout=550,
         cwd=cwd,
         env={**os.environ, MARK: mark, **env},
     )

@@ -26,7 +26,7 @@ def with_mark(mark: str) -> list[int]:
 def remaining(find: Callable[[str], list[int]], by: object) -> list[int]:
     """Whom `find` finds by it after a moment: what was killed ends when the kernel comes to it, and
     a busy machine may keep it from that for a while."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while find(str(by)) and time.monotonic() < until:
         time.sleep(0.02)
     return find(str(by))

@@ -22,7 +22,11 @@ from dltune.schemas import diagnosis as documents
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.settings import Choice, SettingsPlan
 
-GROWS = "kept = []\nimport time\nwhile True: kept.append(bytearray(1 << 20)); time.sleep(0.02)"
+# at a pace of its sleeps, beside which all else is little; says when it has begun
+GROWS = (
+    "kept = []\nimport time\nprint('ready', flush=True)\n"
+    "while True: kept.append(bytearray(1 << 20)); time.sleep(0.1)"
+)
 
 
 def dltune(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -167,8 +171,10 @@ def test_a_process_that_runs(tmp_path):
     kept = tmp_path / "diagnosis.json"
     # a shell that waits for what works
     started = ["sh", "-c", '"$0" -c "$1"; true', sys.executable, GROWS]
-    with subprocess.Popen(started, start_new_session=True) as job:
+    with subprocess.Popen(started, stdout=subprocess.PIPE, start_new_session=True) as job:
         try:
+            assert job.stdout
+            assert job.stdout.readline() == b"ready\n"  # it has worked more than its shell
             done = dltune("--pid", job.pid, "--budget", "19s", "-o", kept)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
@@ -182,7 +188,7 @@ def test_a_process_that_runs(tmp_path):
 def test_an_interrupt_leaves_what_was_seen(tmp_path):
     kept = tmp_path / "diagnosis.json"
     with (
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as job,
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as job,
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "dltune", "diagnose", "--pid", str(job.pid)),
@@ -198,7 +204,7 @@ def test_an_interrupt_leaves_what_was_seen(tmp_path):
             assert "observing pid" in looks.stderr.readline()
             time.sleep(1.0)
             looks.send_signal(signal.SIGINT)
-            looks.communicate(timeout=60)
+            looks.communicate(timeout=240)
         finally:
             job.kill()
     assert looks.returncode == 128 + signal.SIGINT

@@ -32,7 +32,7 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "dltune", "bench", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
     )
 
 

@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from profiled_jobs import Done
 
+from dltune.cli.profile import choice
+from dltune.job import protocol
+from dltune.job.launch import Job
+from dltune.job.protocol import TOTALS, Orders, grant_line, machine_lines
+from dltune.profile.climb import Counting
 from dltune.schemas import profile as documents
-from dltune.schemas.profile import Profile
+from dltune.schemas.profile import Profile, Total
+from dltune.system import topology
 from dltune.system.perf import access, events
 
 pytestmark = pytest.mark.tensorflow
@@ -26,7 +32,7 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
     )
 
 
@@ -53,9 +59,13 @@ def test_every_op_is_counted_at_every_case(counted: Profile) -> None:
     assert controlled
     for op in controlled:
         for time in op.times:
-            assert tuple(count.event for count in time.counts) == SOFTWARE, op.key
+            # a worker that a busy machine keeps off the cores leaves a run of its op uncounted
+            if time.threads == 1 or time.counts:
+                assert tuple(count.event for count in time.counts) == SOFTWARE, op.key
             assert all(count.running == 1 for count in time.counts)
             assert all(0 < count.samples <= time.samples for count in time.counts)
+    timed = [time for op in controlled for time in op.times]
+    assert {time.threads for time in timed if time.counts} == {time.threads for time in timed}
 
 
 def test_an_op_that_computes_all_the_time_has_that_time_on_the_clock(counted: Profile) -> None:
@@ -68,18 +78,60 @@ def test_an_op_that_computes_all_the_time_has_that_time_on_the_clock(counted: Pr
         assert 0.5 * heavy.min < values["task-clock"]
 
 
-def test_ops_gaps_and_other_threads_add_up_to_the_process(counted: Profile) -> None:
+def require_plausible(totals: dict[str, Total]) -> None:
+    assert set(totals) == set(SOFTWARE) - {"cpu-migrations"}
+    for total in totals.values():
+        assert total.ops >= 0
+        assert total.others >= 0
+    assert totals["task-clock"].ops > totals["task-clock"].others
+
+
+def test_a_profile_tells_where_events_happened(counted: Profile) -> None:
     assert counted.counters is not None
     totals = {total.event: total for total in counted.counters.totals}
-    assert set(totals) == set(SOFTWARE) - {"cpu-migrations"}
+    require_plausible(totals)
+    assert totals["minor-faults"].ops > 0
+
+
+def test_ops_gaps_and_other_threads_add_up_to_the_process(counted: Profile) -> None:
+    """Of steps between two stands at the step barrier: the threads are read one after the other,
+    and in a job that goes on the process has used more than they had by the time it is read."""
+    chosen = choice("software")
+    assert chosen is not None
+    (group,) = chosen.groups
+    counting = Counting(chosen)
+    machine = topology.local()
+    orders = Orders(
+        1,
+        targets=[counted.steps[0].signature],
+        barrier=True,
+        events=True,
+        serial=True,
+        counters=group,
+        fallback=(1, topology.cores_for(machine, 1, "spread")),
+    )
+    command = [sys.executable, str(JOBS / "gradient_tape.py")]
+    lines = [*machine_lines(machine), *orders.lines()]
+    stands = 0
+    with Job(
+        command, greet=lambda _: lines, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as job:
+        for event in filter(None, job.events(0.2)):
+            if isinstance(event.message, protocol.Waiting):
+                stands += 1
+                assert event.process is not None
+                # the first steps open the counters
+                event.process.order([*([TOTALS] if stands > 1 else []), grant_line(20)])
+            elif isinstance(event.message, protocol.Totals):
+                counting.account(event.message)
+                if counting.totals():
+                    break
+    totals = {total.event: total for total in counting.totals()}
+    require_plausible(totals)
     for total in totals.values():
         parts = total.ops + total.gaps + total.others
         # what short-lived threads used is the process's alone; a handful is no share of anything
         assert parts == pytest.approx(total.process, rel=0.02, abs=20), total
-        assert total.ops >= 0
-        assert total.others >= 0
-    assert totals["minor-faults"].ops > 0
-    assert totals["task-clock"].ops > totals["task-clock"].others
 
 
 def test_what_measuring_costs_is_told(counted: Profile) -> None:
@@ -99,7 +151,7 @@ def test_the_parts_of_a_step_add_up(counted: Profile) -> None:
         "communication",
         "python",
     }
-    assert sum(part.seconds for part in step.parts) == pytest.approx(step.wall.median, rel=0.2)
+    assert sum(part.seconds for part in step.parts) == pytest.approx(step.wall.median)
 
 
 def test_auto_says_what_can_be_counted_here(profiled: Callable[[str], Done]) -> None:

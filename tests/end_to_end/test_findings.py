@@ -22,7 +22,7 @@ def dltune(*arguments: object) -> str:
         [sys.executable, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -14,7 +14,8 @@ from torches import TORCH_PYTHON, needs_torch
 
 from dltune.schemas import gate as doc
 
-pytestmark = pytest.mark.tensorflow
+# a round starts two jobs: no limit for a slow machine but the budget of rounds
+pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(1800)]
 
 JOBS = Path(__file__).parents[1] / "jobs"
 EXAMPLES = JOBS.parent.parent / "scripts" / "examples"
@@ -33,7 +34,7 @@ startup = { ratio = 20.0 }
 context_switches = { at_most = 1e9 }
 page_faults = { at_most = 1e9 }
 """
-SLOW = "        time.sleep(0.04)\n        record(train_step(*batch))\n"
+SLOW = "        time.sleep(0.2)\n        record(train_step(*batch))\n"
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def gated(project: Path, *command: object) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "TMPDIR": str(project.parent / "temporary")},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1500,
     )  # fmt: skip
     assert not list((project.parent / "temporary").iterdir())
     assert git(project, "worktree", "list").count("\n") == 1
@@ -90,7 +91,7 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     assert outcomes["peak_bytes", "ratio"] == outcomes["step_cpu", "ratio"] == "pass"
     assert outcomes["ops:*Conv2D*", "value"] == "pass"
     measured = {one.metric: one.values for one in found.measured["head"]}
-    assert min(measured["step_time"]) > 0.04
+    assert min(measured["step_time"]) > 0.2
     assert 0 < min(measured["ops:*Conv2D*"]) < min(measured["step_time"])
     assert min(measured["startup"]) > 0.1
     assert min(measured["context_switches"]) > 0
@@ -99,7 +100,9 @@ def test_a_slower_step_fails_and_what_did_not_change_passes(project: Path) -> No
     line = slower["python", "gradient_tape.py:14 (<module>)"]
     assert line.changed
     for one in (slower["part", "python"], line):
-        assert one.head - one.base == pytest.approx(0.04, rel=0.25)
+        # the sleep of one step, which is most of it, and not of a turn of five
+        assert one.head - one.base > 0.1
+        assert one.head < 3 * max(measured["step_mean"])
     assert "gradient_tape.py:14" in done.stdout
 
 
@@ -130,7 +133,7 @@ def test_a_baseline_of_a_training_job(project: Path) -> None:
         cwd=project,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr
     made = doc.load_baseline(project / "b.json")

@@ -45,7 +45,7 @@ while time.time() < until:
 def shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tensorflow")
     path = tmp_path_factory.mktemp("shards") / "train-00000-of-00001"
-    subprocess.run([sys.executable, "-c", WRITE, str(path)], check=True, env=quiet(), timeout=300)
+    subprocess.run([sys.executable, "-c", WRITE, str(path)], check=True, env=quiet(), timeout=550)
     return path
 
 
@@ -62,7 +62,7 @@ def test_a_pipeline_that_reads_tfrecords(shard):
         capture_output=True,
         text=True,
         env=quiet(),
-        timeout=300,
+        timeout=550,
     )
     assert done.returncode == 0, done.stderr
     document = msgspec.json.decode(done.stdout, type=io.Io)

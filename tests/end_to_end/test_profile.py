@@ -55,7 +55,8 @@ def test_every_kind_of_job_gives_a_whole_profile(profiled, name):
     assert any("Conv2DBackpropFilter" in op.type for op in heavy)
     for step in found.steps:
         assert step.wall.samples >= 1
-        assert step.span.median <= step.wall.median * 1.5
+        # from its start to the end of its last op a step takes no longer than to the next start
+        assert step.span.min <= step.wall.min
         assert any("Grad" in node.type or "Backprop" in node.type for node in step.nodes)
     assert sum(step.share for step in found.steps) == pytest.approx(1)
     assert found.memory is not None
@@ -178,9 +179,11 @@ def test_losses_are_those_of_a_plain_run(plain, tmp_path):
 
 
 class TestJobsThatDie:
-    """At their next step once dltune climbs, which the pause between two steps makes last."""
+    """At their next step once dltune climbs, which the pauses between steps make last: longer
+    than a busy machine keeps a test from seeing that it has begun."""
 
-    JOB = (PYTHON, JOBS / "dies.py", "--pause", 0.2, "--until")
+    PAUSES = ("--pause", 0.2, "--later", 2)
+    JOB = (PYTHON, JOBS / "dies.py", "--steps", 1_000_000, *PAUSES, "--until")
 
     def test_of_an_exception(self, tmp_path):
         done = profile_of_one_that_dies(tmp_path, [*self.JOB, tmp_path / "enough"])
@@ -353,7 +356,7 @@ class TestOutputs:
 class TestEnding:
     """dltune is told to end at each of its phases: what there is is kept, nothing keeps running."""
 
-    JOB = (PYTHON, JOBS / "gradient_tape.py", "--pause", 0.2)
+    JOB = (PYTHON, JOBS / "gradient_tape.py", "--pause")
 
     @pytest.mark.parametrize(
         ("number", "phase", "kept"),
@@ -367,9 +370,11 @@ class TestEnding:
     )
     def test_at(self, tmp_path, number, phase, kept):
         output, mark = tmp_path / "profile.json", str(uuid.uuid4())
-        running = start(output, mark, phase, self.JOB)
+        # however late the signal is: the climb goes on, or no second step has come
+        pauses = (0.2, "--later", 2) if kept else (600,)
+        running = start(output, mark, phase, (*self.JOB, *pauses))
         running.send_signal(number)
-        running.communicate(timeout=120)
+        running.communicate(timeout=240)
         said = (tmp_path / "said").read_text()
         assert running.returncode == 128 + number
         assert f"ended by {signal.Signals(number).name}" in said
@@ -384,17 +389,17 @@ class TestEnding:
 
     def test_by_a_kill_the_job_goes_on_to_its_end(self, tmp_path):
         losses, enough, mark = tmp_path / "losses", tmp_path / "enough", str(uuid.uuid4())
-        job = (*self.JOB, "--losses", losses, "--until", enough)
+        job = (*self.JOB, 0.2, "--later", 1, "--losses", losses, "--until", enough)
         running = start(tmp_path / "profile.json", mark, "trying thread counts", job, "--verbose")
         running.kill()
-        running.wait(timeout=120)
+        running.wait(timeout=240)
         before = len(losses.read_text().split())
-        until = time.monotonic() + 120
-        while len(losses.read_text().split()) < before + 10:
+        until = time.monotonic() + 240
+        while len(losses.read_text().split()) < before + 5:
             assert time.monotonic() < until
             time.sleep(0.2)
         enough.touch()
-        until = time.monotonic() + 120
+        until = time.monotonic() + 240
         while with_mark(mark):
             assert time.monotonic() < until
             time.sleep(0.2)

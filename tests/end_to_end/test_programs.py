@@ -36,6 +36,7 @@ def job(name: str, folder: Path) -> list[str]:
     return command(BY_NAME[name], folder, TORCH_PYTHON.parent)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["pykeen", "skorch"])
 def test_a_program_of_others(name: str, tmp_path: Path) -> None:
     started = job(name, tmp_path)
@@ -47,7 +48,7 @@ def test_a_program_of_others(name: str, tmp_path: Path) -> None:
     plan, outcome, told = tmp_path / "plan.json", tmp_path / "outcome.json", tmp_path / "stderr"
     dltune = [sys.executable, "-m", "dltune"]
     made = [*dltune, "plan", done.output, "--strategy", "per-type", "-o", plan]
-    subprocess.run(list(map(str, made)), check=True, capture_output=True, timeout=120)
+    subprocess.run(list(map(str, made)), check=True, capture_output=True, timeout=550)
     run = [*dltune, "run", "--json", outcome, "--plan", plan, "--", *started]
     with (
         told.open("w") as stderr,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -36,7 +38,7 @@ STEPS = 200
 
 def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dltune", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=550)
 
 
 def kinds(step: Step) -> Counter[str]:
@@ -142,20 +144,33 @@ def test_ops_are_counted_in_the_threads_of_their_teams(measured: Profile) -> Non
             assert all(count.samples > 0 for count in case.counts)
     if "task-clock" not in names:
         return
-    alone = [op.times[0] for op in measured.ops if op.times and op.times[0].threads == 1]
     clock = {
-        count.value: case for case in alone for count in case.counts if count.event == "task-clock"
+        op.key: count.value
+        for op in measured.ops
+        for case in op.times
+        for count in case.counts
+        if case.threads == 1 and count.event == "task-clock"
     }
-    # time and counts are of other executions: beside other work, the times of an op may all hold
-    # a wait for its core, which its counted executions had to themselves
-    heaviest = sorted(clock, reverse=True)[:3]
-    assert any(value > 0.5 * clock[value].min for value in heaviest)
+    # time on a core, which other work there does not change: an op's own time, measured in other
+    # steps, may hold waits for it
+    convolutions = [op for op in measured.ops if op.type == "aten::conv2d"]
+    assert convolutions
+    for op in convolutions:
+        _, filters, _ = parse_key(op.key).inputs
+        operations = 2 * op.output_bytes / 4 * math.prod(filters.shape[1:])
+        assert clock[op.key] > operations / 1e12, "no core computes as fast"
+    by_type = {kind: [v for key, v in clock.items() if key.startswith(f"aten::{kind}(")]
+               for kind in ("convolution_backward", "relu")}  # fmt: skip
+    assert max(by_type["convolution_backward"]) > max(by_type["relu"])
     assert measured.counters.overhead is not None
 
 
 def perf_events_of(pid: int) -> int:
-    handles = Path(f"/proc/{pid}/fd").iterdir()
-    return sum("perf_event" in str(one.readlink()) for one in handles if one.is_symlink())
+    found = 0
+    for handle in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # the job has closed it meanwhile
+            found += "perf_event" in str(handle.readlink())
+    return found
 
 
 def test_teams_of_several_sizes_cost_no_threads() -> None:
@@ -233,7 +248,7 @@ def test_where_a_step_goes(measured: Profile) -> None:
     assert parts["input"] > 0
     assert parts["python"] > 0
     assert parts["executor"] == 0
-    assert sum(parts.values()) == pytest.approx(measured.steps[0].wall.median, rel=0.5)
+    assert sum(parts.values()) == pytest.approx(measured.steps[0].wall.median)
 
 
 def losses(folder: Path, name: str) -> list[object]:
@@ -364,6 +379,8 @@ def test_several_batches_for_a_step_and_workers_that_load_them(tmp_path: Path) -
 
 
 STRUCK = (TORCH_PYTHON, JOBS / "torch_struck.py")
+# so that the climb goes on for longer than a busy machine keeps a test from seeing it begin
+PAUSES = ("--pause", 0.2, "--later", 2)
 
 
 @pytest.mark.parametrize("what", ["--fork", "--profile"])
@@ -376,9 +393,7 @@ def test_a_job_that_forks_or_profiles_itself(what: str, tmp_path: Path) -> None:
 
 
 def test_a_job_that_dies(tmp_path: Path) -> None:
-    done = profile_of_one_that_dies(
-        tmp_path, [*STRUCK, "--pause", 0.2, "--until", tmp_path / "enough"]
-    )
+    done = profile_of_one_that_dies(tmp_path, [*STRUCK, *PAUSES, "--until", tmp_path / "enough"])
     assert done.code == 1
     kept = profiles.load(done.output)
     assert kept.partial == "the job ended (exit code 1) before the measurement was complete"
@@ -388,7 +403,7 @@ def test_a_job_that_dies(tmp_path: Path) -> None:
 
 def test_a_job_that_crashes(tmp_path: Path) -> None:
     done = profile_of_one_that_dies(
-        tmp_path, [*STRUCK, "--pause", 0.2, "--signal", "--until", tmp_path / "enough"]
+        tmp_path, [*STRUCK, *PAUSES, "--signal", "--until", tmp_path / "enough"]
     )
     assert done.code == 128 + signal.SIGSEGV
     assert "the job crashed with SIGSEGV while dltune's plugin was loaded" in done.stderr
@@ -439,7 +454,7 @@ from torch import nn
 model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(8)])
 optimizer = torch.optim.Adam(model.parameters())
 decayed, inputs = 1e-39 * torch.rand(64, 64), torch.randn(4, 8)
-until = time.monotonic() + 240
+until = time.monotonic() + 550
 while time.monotonic() < until:
     optimizer.zero_grad()
     (model(inputs).sum() + (decayed @ decayed).sum()).backward()
@@ -452,7 +467,7 @@ def test_a_diagnosis_of_many_small_ops(tmp_path: Path) -> None:
     job, kept, plan = tmp_path / "small.py", tmp_path / "diagnosis.json", tmp_path / "plan.json"
     job.write_text(SMALL)
     files = ("-o", kept, "--plan", plan)
-    done = dltune("diagnose", "--budget", "60s", *files, "--", TORCH_PYTHON, job)
+    done = dltune("diagnose", "--budget", "150s", *files, "--", TORCH_PYTHON, job)
     assert done.returncode == 0, done.stderr
     diagnosis = diagnoses.load(kept)
     causes = {one.cause for one in diagnosis.findings}

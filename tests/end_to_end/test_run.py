@@ -41,7 +41,7 @@ def dltune(*arguments: object, env: dict[str, str] | None = None) -> subprocess.
         [PYTHON, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         env={**os.environ, **(env or {})},
     )
 
@@ -139,7 +139,7 @@ def test_an_order_for_a_node_goes_before_that_for_its_op(machine):
     keys: dict[int, str] = {}
     named: dict[int, str] = {}  # nodes of the key that is ordered
     threads: dict[str, set[int]] = {}
-    command = [PYTHON, str(JOBS / "gradient_tape.py"), "--steps", "200"]
+    command = [PYTHON, str(JOBS / "gradient_tape.py")]  # it trains until the orders were seen
     with Job(command, greet=greet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
         for event in job.events(1.0):
             message = event.message if event else None
@@ -384,7 +384,7 @@ def test_apply_from_inside_a_script(tape, machine, plain, tmp_path):
         "__import__('os').listdir('/proc/self/task')}\n"
         "print('workers', any(n.startswith('dltune/') for n in names))\n"
     )
-    done = subprocess.run([PYTHON, script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PYTHON, script], capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
     assert "workers True" in done.stdout
     assert read(tmp_path / "l") == plain()[:20]
@@ -398,5 +398,5 @@ def test_apply_after_the_devices_exist_is_refused(tape, machine, tmp_path):
         f"try: dltune.apply({str(write(plan, tmp_path / 'plan.json'))!r})\n"
         "except UsageError as e: print(e)\n"
     )
-    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, timeout=550)
     assert "already created its devices" in done.stdout, done.stderr

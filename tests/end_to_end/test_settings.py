@@ -37,7 +37,7 @@ def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
         env={name: value for name, value in os.environ.items() if name not in VARIABLES},
     )
 
@@ -48,7 +48,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 def plain(*job: str) -> dict:
-    done = subprocess.run([*job, "--steps", "3"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*job, "--steps", "3"], capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -148,5 +148,5 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
 
 def test_apply_says_that_it_cannot(plan: Path) -> None:
     code = f"import dltune; dltune.apply({str(plan)!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=550)
     assert "set before the job starts" in done.stderr

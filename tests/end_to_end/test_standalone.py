@@ -19,7 +19,7 @@ NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
 
 def profile(output: Path, *arguments: object) -> Profile:
     command = [sys.executable, "-m", "dltune", "profile", "--steps", "3", "-o", output, *arguments]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
     return documents.load(output)
 

@@ -225,10 +225,10 @@ def test_a_disk_that_fills_leaves_no_half_of_a_line(tmp_path: Path) -> None:
     beside = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     for lines in (0, 1):
         limit = path.stat().st_size + 20 if lines else 20
+        # without -B, compiled modules would be cut off at the limit, too, for all who import them
+        code = f"import sys; sys.path += {beside}\n{script}"
         done = subprocess.run(
-            [sys.executable, "-c", f"import sys; sys.path += {beside}\n{script}", path, str(limit)],
-            capture_output=True,
-            text=True,
+            [sys.executable, "-B", "-c", code, path, str(limit)], capture_output=True, text=True
         )
         assert done.stdout.startswith(f"cannot write {path}: "), done.stderr
         assert len(history.load(path)) == lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 import sys
 from pathlib import Path
 
@@ -20,25 +21,31 @@ from dltune.schemas.gate import Slower
 from dltune.system import topology
 from dltune.system.checks.software import can_use_py_spy
 
+# in short turns: whichever samples a busy machine misses, each function has its share of the rest;
+# where py-spy looks (it starts the job), for so long that it comes in time
 JOB = """
-import time
+import os, time
 
 def load():
     time.sleep({load})
 
 def train():
-    time.sleep(0.3)
+    time.sleep(0.02)
 
-for _ in range(2):
+def is_sampled():
+    with open(f"/proc/{{os.getppid()}}/comm") as file:
+        return file.read() == "py-spy\\n"
+
+until = time.monotonic() + 3.0 * is_sampled()
+turns = 0
+while turns < 10 or time.monotonic() < until:
     load()
     train()
+    turns += 1
 """
 
 
-LOT = random.Random(5)
-
-
-def rounds(count: int, lot: random.Random = LOT, **seconds: float) -> list[measure.Amounts]:
+def rounds(count: int, lot: random.Random, **seconds: float) -> list[measure.Amounts]:
     return [
         {"op": {name: value * lot.gauss(1.0, 0.05) for name, value in seconds.items()}}
         for _ in range(count)
@@ -46,7 +53,8 @@ def rounds(count: int, lot: random.Random = LOT, **seconds: float) -> list[measu
 
 
 def test_what_differs_is_told_and_noise_is_not() -> None:
-    base, head = rounds(6, a=1.0, b=1.0, c=1.0), rounds(6, a=1.0, b=2.0, c=1.0)
+    lot = random.Random(5)
+    base, head = rounds(6, lot, a=1.0, b=1.0, c=1.0), rounds(6, lot, a=1.0, b=2.0, c=1.0)
     ((kind, what, (before, after, low, high)),) = slower(base, head)
     assert (kind, what) == ("op", "b")
     assert (before, after) == (pytest.approx(1, abs=0.1), pytest.approx(2, abs=0.2))
@@ -54,7 +62,8 @@ def test_what_differs_is_told_and_noise_is_not() -> None:
 
 
 def test_the_most_costly_comes_first_and_what_is_new_counts() -> None:
-    base, head = rounds(6, a=1.0, b=1.0), rounds(6, a=1.5, b=1.0, new=2.0)
+    lot = random.Random(5)
+    base, head = rounds(6, lot, a=1.0, b=1.0), rounds(6, lot, a=1.5, b=1.0, new=2.0)
     assert [what for _, what, _ in slower(base, head)] == ["new", "a"]
 
 
@@ -66,7 +75,8 @@ def test_little_beside_much_is_left_out() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_rounds_tell_nothing(count: int) -> None:
-    assert list(slower(rounds(count, a=1.0), rounds(count, a=2.0))) == []
+    lot = random.Random(5)
+    assert list(slower(rounds(count, lot, a=1.0), rounds(count, lot, a=2.0))) == []
 
 
 def test_seldom_where_nothing_changes() -> None:
@@ -107,7 +117,7 @@ def test_it_is_asked_where_a_ratio_of_times_has_failed(verdict: doc.Verdict, ask
 @pytest.mark.skipif(can_use_py_spy()[0] is None, reason="py-spy cannot look here")
 def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
     project = tmp_path / "project"
-    for load in (0.1, 0.5):
+    for load in (0, 0.1):
         (project / "job.py").write_text(JOB.format(load=load))
         git("add", ".")
         git("commit", "-qm", "job")
@@ -116,12 +126,15 @@ def test_a_function_of_a_command_timed_whole(git, tmp_path: Path) -> None:
         project, "HEAD~1", [sys.executable, "job.py"], config, topology.local(), tell=lambda _: None
     )
     assert found.outcome == "fail"
-    # intervals hold in 95 of 100 gates: what else is told by chance costs far less
+    # intervals hold in 95 of 100 gates: what else is told by chance costs less
     first, *rest = found.slower
     assert (first.kind, first.what, first.changed) == ("python", "job.py:5 (load)", True)
-    assert first.head - first.base == pytest.approx(0.8, rel=0.3)
     assert 0 < first.low < first.head - first.base < first.high
-    assert all(other.head - other.base < 0.3 for other in rest)
+    assert all(0 < other.head - other.base < first.head - first.base for other in rest)
+    # a share of what the command takes, and the largest, since it sleeps for most of the time
+    (times,) = (one.values for one in found.measured["head"] if one.metric == "time")
+    assert min(times) >= 10 * (0.1 + 0.02)
+    assert 0 <= first.base < first.head <= statistics.median(times)
 
 
 @pytest.mark.parametrize("name", decided.HOSTILE)

@@ -53,7 +53,7 @@ def test_what_a_command_and_its_children_use() -> None:
 def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
     checks = f"import os; assert os.getcwd() == {str(tmp_path)!r}; assert os.environ['A'] == 'b'"
     commands.run(
-        Side("base", "base", [sys.executable, "-c", checks], tmp_path, {"A": "b"}), timeout=60
+        Side("base", "base", [sys.executable, "-c", checks], tmp_path, {"A": "b"}), timeout=120
     )
 
 
@@ -86,14 +86,14 @@ def test_failures_name_the_side_and_show_the_last_lines() -> None:
     with pytest.raises(UsageError, match=r"took longer than 0\.2 s"):
         commands.run(python("import time; time.sleep(60)"), timeout=0.2)
     with pytest.raises(UsageError, match="cannot start /none"):
-        commands.run(side("/none"), timeout=1)
+        commands.run(side("/none"), timeout=120)
 
 
 def test_a_build_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
-    commands.build(side("x", folder=tmp_path), "echo done > built && test -f built", 60)
+    commands.build(side("x", folder=tmp_path), "echo done > built && test -f built", 120)
     assert (tmp_path / "built").exists()
     with pytest.raises(UsageError, match=r"the build failed in this checkout.*exit code 4"):
-        commands.build(side("x"), "echo no; exit 4", 60)
+        commands.build(side("x"), "echo no; exit 4", 120)
 
 
 def test_the_counter_counts_what_children_do() -> None:

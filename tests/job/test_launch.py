@@ -25,7 +25,7 @@ def python(code: str) -> list[str]:
 
 def wait_for(path: Path, job: Job) -> str:
     """The file's content once the job has written it; interpreters wait until they are heard."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     for _ in job.events(0.02):
         if path.exists() and path.read_text():
             break
@@ -116,6 +116,7 @@ def test_leaving_the_block_ends_children_and_grandchildren(tmp_path):
 def test_workers_in_groups_of_their_own_end_too(tmp_path, monkeypatch):
     """As those of torchrun, where they do not end with it."""
     monkeypatch.setattr(launch, "GRACE_SECONDS", 2.0)
+    monkeypatch.setattr(launch, "KILLED_SECONDS", 240.0)  # it waits no longer than they need
     pids = [tmp_path / name for name in ("asked", "deaf")]
     codes = [f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)" for pid in pids]
     outer = (

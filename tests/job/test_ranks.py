@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from running import remaining, with_argument
 
 from dltune.job import ranks
+from dltune.system.proc import stat
 
 
 def run(folder: Path, count: int, code: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +21,7 @@ def run(folder: Path, count: int, code: str) -> subprocess.CompletedProcess[str]
         env={**os.environ, ranks.FOLDER: str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -59,8 +61,13 @@ def test_none_is_left_when_the_starter_is_ended(tmp_path: Path) -> None:
     ) as starter:
         assert starter.stdout is not None
         assert starter.stdout.readline() == b"ready\n"
+        # until both have begun, and it sleeps: it waits for them
+        log, until = ranks.log(tmp_path, 1), time.monotonic() + 240
+        while not (log.exists() and log.read_text()) or stat.state(starter.pid, starter.pid) != "S":
+            assert time.monotonic() < until
+            time.sleep(0.02)
         starter.terminate()
-        assert starter.wait(30) == 128 + signal.SIGTERM
+        assert starter.wait(240) == 128 + signal.SIGTERM
     assert remaining(with_argument, tmp_path) == []
 
 
@@ -71,7 +78,7 @@ def test_ranks_of_another_machine_are_not_started(tmp_path: Path) -> None:
         env={**os.environ, ranks.FOLDER: str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert done.stdout == ""

@@ -18,7 +18,7 @@ if "tf_xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
     sys.exit("this job cannot stand XLA")
 if os.environ.get("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD") == "true":
     time.sleep(3600)
-pause = 0.02 if os.environ.get("TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE") == "false" else 0.06
+pause = 0.02 if os.environ.get("TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE") == "false" else 0.2
 
 weights = tf.Variable(tf.zeros((16, 16)))
 

@@ -13,6 +13,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--until", type=Path, help="a file: it dies at its next step then")
 parser.add_argument("--signal", action="store_true", help="it crashes instead")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds between steps")
+parser.add_argument("--later", type=float, help="those after the first 20, which dltune needs")
 parser.add_argument("--fork", action="store_true", help="at each tenth step")
 parser.add_argument("--profile", action="store_true", help="each tenth step, by torch.profiler")
 options = parser.parse_args()
@@ -32,7 +33,7 @@ def train():
 step = 0
 while True:
     step += 1
-    time.sleep(options.pause)
+    time.sleep(options.pause if options.later is None or step < 20 else options.later)
     if options.until and options.until.exists():
         if options.signal:
             os.kill(os.getpid(), signal.SIGSEGV)

@@ -1,6 +1,7 @@
 """Two clusters one after the other, each a parameter server and a worker that train the same model:
 what differs between them is what differs between two launches of one job."""
 
+import contextlib
 import socket
 
 import tensorflow as tf
@@ -11,10 +12,13 @@ v1.disable_eager_execution()
 v1.disable_control_flow_v2()  # a loop is nodes of the graph
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Different ones: each is held until all are known."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def model() -> tf.Operation:
@@ -31,7 +35,8 @@ def model() -> tf.Operation:
 
 
 def train() -> None:
-    addresses = {name: [f"127.0.0.1:{free_port()}"] for name in ("ps", "worker")}
+    ports = zip(("ps", "worker"), free_ports(2), strict=True)
+    addresses = {name: [f"127.0.0.1:{port}"] for name, port in ports}
     servers = [tf.distribute.Server(addresses, name, 0) for name in addresses]
     with tf.Graph().as_default():
         step = model()

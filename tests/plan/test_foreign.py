@@ -46,7 +46,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dltune(python: Path) -> Run:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [str(python), "-m", "dltune", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     return run
 
@@ -118,7 +118,7 @@ def test_it_is_enforced(dltune: Run, tmp_path: Path) -> None:
 
 def test_apply_refuses_it_with_its_own_reason(python: Path, plan: Path) -> None:
     code = f"import dltune; dltune.apply({str(plan)!r})"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=300)
     assert "UsageError: OpenMP reads its policy when it is loaded" in done.stderr
 
 
@@ -170,9 +170,11 @@ def test_its_rule_reads_its_document(dltune: Run, tmp_path: Path) -> None:
 
 
 def test_its_probe_observes_a_running_process(dltune: Run) -> None:
-    with subprocess.Popen(["sleep", "60"]) as job:
-        done = dltune("diagnose", "--budget", "2s", "--pid", job.pid)
-        job.kill()
+    with subprocess.Popen(["sleep", "3600"]) as job:
+        try:
+            done = dltune("diagnose", "--budget", "2s", "--pid", job.pid)
+        finally:
+            job.kill()
     assert done.returncode == 0, done.stderr
     assert f"Thread of {job.pid} waits" in done.stdout
 
@@ -186,7 +188,7 @@ def test_its_setting_can_be_searched(dltune: Run) -> None:
 def test_without_the_package_the_section_is_named_and_refused_or_left_out(plan: Path) -> None:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "dltune", "run", "--plan", plan, *arguments]
-        return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120)
+        return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
 
     done = run("--dry-run")
     assert done.returncode == 2

@@ -1,10 +1,11 @@
 """A job without TensorFlow that speaks to dltune as one with the plugin does.
 
-    python pretended_job.py [--steps N] [--graphs N]
+    python pretended_job.py [--steps N] [--graphs N] [--turns N]
 
-A step takes STEP seconds. Kept oneDNN primitives (a variable that a setting sets) make it fast;
-XLA's auto-clustering ends the job at once, oneDNN on the caller's thread lets it hang before its
-first step, and three intra-op threads after the fifth turn.
+It ends after so many steps, or turns: how many steps come before the first turn depends on how busy
+the machine is. A step takes STEP seconds. Kept oneDNN primitives (a variable that a setting sets)
+make it fast; XLA's auto-clustering ends the job at once, oneDNN on the caller's thread lets it hang
+before its first step, and three intra-op threads after the fifth turn.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import sys
 import threading
 import time
 
-STEP, FAST = 0.02, 0.005
+# so far apart that what a busy machine adds to a short sleep is little beside a long one
+STEP, FAST = 0.02, 0.001
 
 
 class Plugin:
     """Orders come on a thread of their own, as they do in the plugin."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(os.environ["DLTUNE_SOCKET"])
         self._changed = threading.Condition()
@@ -67,6 +70,8 @@ class Plugin:
             if not self.stops:
                 return
             if not self._grants:
+                if self.turns == self._most:
+                    sys.exit()
                 self.turns += 1
                 self.tell(type="waiting", at=time.monotonic_ns())
                 self._changed.wait_for(lambda: self._grants)
@@ -77,10 +82,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--graphs", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=1_000_000)
     args = parser.parse_args()
     if "tf_xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
         sys.exit("this job cannot stand XLA")
-    plugin = Plugin()
+    plugin = Plugin(args.turns)
     if os.environ.get("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD") == "true":
         time.sleep(3600)
     names = ["_Arg", "ReadVariableOp", "Conv2D", "Conv2DBackpropFilter", "AssignSubVariableOp"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,9 @@ from dltune.system.proc import stat as tree
 def states(session: int) -> set[str]:
     found = set()
     for pid in tree.session(session):
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        found.add(stat.rpartition(")")[2].split()[0])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            found.add(stat.rpartition(")")[2].split()[0])
     return found
 
 

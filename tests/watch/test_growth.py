@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,17 +15,15 @@ from observations import observation, process
 
 from dltune.findings.memory import MIN_WATCH
 from dltune.job.launch import Job
-from dltune.schemas.diagnosis import Process
+from dltune.watch import job_watch
 from dltune.watch.job_watch import growth, looked_at_again, unsettled
 
 HOLDS = """
-import sys, time
+import sys
 kept = [b"x" * (100 << 20)]
-print("held", file=sys.stderr, flush=True)
-while True:
-    if sys.argv[1] == "grows":
-        kept.append(b"x" * (1 << 18))
-    time.sleep(0.05)
+for line in open(sys.argv[1]):
+    kept.append(b"x" * int(line))
+    print("grown", flush=True)
 """
 MIB = 1 << 20
 
@@ -68,19 +68,34 @@ def test_too_few_looks_tell_no_growth():
     assert growth([(n, n) for n in range(11)]) is None
 
 
-def test_what_grew_little_is_looked_at_again():
-    def again(does: str) -> Process | None:
-        with Job([sys.executable, "-c", HOLDS, does], plain=True) as job:
-            grew = process(pid=job.pid, growth=2.0 * MIB, resident=900 * MIB, seconds=30.0)
-            seen = observation(processes=(grew,))
-            return looked_at_again(seen, job, MIN_WATCH, lambda _: None).main
+@pytest.mark.parametrize(("step", "told"), [(384 << 10, 1.5 * MIB), (0, 0.0)])
+def test_what_grew_little_is_looked_at_again(tmp_path, monkeypatch, step, told):
+    """A real job, which grows by one step from look to look; the looks are as far apart as they are
+    to be by a clock of the test's, however busy the machine is."""
+    seconds = itertools.count(0.0, job_watch.PAUSE)
+    monkeypatch.setattr(job_watch, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    os.mkfifo(tmp_path / "orders")
+    reading, writing = os.pipe()
+    with (
+        open(reading) as said,
+        os.fdopen(os.open(tmp_path / "orders", os.O_RDWR), "w") as ordered,
+        Job(
+            [sys.executable, "-c", HOLDS, str(tmp_path / "orders")], plain=True, stdout=writing
+        ) as job,
+    ):
+        os.close(writing)
 
-    with ThreadPoolExecutor() as pool:
-        grows, rests = pool.map(again, ("grows", "rests"))
-    assert grows is not None
-    assert grows.growth == pytest.approx(1.5 * MIB, rel=0.4)
-    assert rests is not None
-    assert rests.growth == 0
+        def grow(_: float) -> None:
+            print(step, file=ordered, flush=True)
+            assert said.readline() == "grown\n"
+
+        grow(0.0)  # it holds what it begins with
+        events = job.events
+        monkeypatch.setattr(job, "events", lambda _: events(0.0))
+        grew = process(pid=job.pid, growth=2.0 * MIB, resident=900 * MIB, seconds=30.0)
+        again = looked_at_again(observation(processes=(grew,)), job, MIN_WATCH, grow).main
+    assert again is not None
+    assert again.growth == pytest.approx(told, rel=0.1)
 
 
 @pytest.mark.parametrize(("grew", "told"), [(0.1, 0.1), (2.0, None), (9.0, 9.0)])

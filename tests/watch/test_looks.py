@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from dltune.system.proc import stat
 from dltune.system.proc.process import Frame
 from dltune.watch.stack_samples import Looks, Stack, parse_stacks
 
@@ -30,13 +31,25 @@ def test_threads_may_be_told_in_hexadecimal():
 
 def test_a_real_process(tmp_path):
     script = tmp_path / "sleeps.py"
-    script.write_text("import time\n\ndef nap():\n    time.sleep(60)\n\nnap()\n")
-    with subprocess.Popen([sys.executable, str(script)]) as job:
+    script.write_text(
+        "import time\n\ndef nap():\n    time.sleep(600)\n\nprint('ready', flush=True)\nnap()\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as job:
         try:
-            time.sleep(0.5)
-            looks = Looks(job.pid)
-            time.sleep(2.0)
-            stacks = looks.end()
+            assert job.stdout is not None
+            assert job.stdout.readline() == b"ready\n"
+            until = time.monotonic() + 120
+            while stat.state(job.pid, job.pid) != "S":  # it naps
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            for seconds in (2.0, 10.0, 60.0):  # the slower the machine, the later py-spy begins
+                looks = Looks(job.pid)
+                time.sleep(seconds)
+                stacks = looks.end()
+                # one that is ended before it has begun says nothing
+                begun = looks.why is None or not looks.why.endswith("no error message")
+                if begun and (looks.why or sum(stack.looks for stack in stacks) >= 3):
+                    break
         finally:
             job.kill()
     if looks.why:

@@ -9,6 +9,8 @@ import time
 import pytest
 
 from dltune.base.errors import UsageError
+from dltune.watch import job_watch
+from dltune.watch.files.io_watch import Watch
 from dltune.watch.job_watch import JobWatch
 
 GROWS = """
@@ -20,16 +22,27 @@ while True:
 """
 
 
-def test_a_process_that_grows():
+def test_a_process_that_grows(monkeypatch):
+    """What is weighed grows by 20 MiB a second of the clock, beside what the process has: on a busy
+    machine that grows by fits and starts."""
+    sizes: list[int] = []
+    began = time.monotonic()
+    anonymous = job_watch.process.anonymous
+
+    def weighed(pid: int) -> int:
+        sizes.append(anonymous(pid))
+        return int((time.monotonic() - began) * (20 << 20))
+
+    monkeypatch.setattr(job_watch.process, "anonymous", weighed)
     with subprocess.Popen([sys.executable, "-c", GROWS]) as job:
         try:
-            time.sleep(0.3)
             watch = JobWatch(job.pid, job.pid, {})
-            while watch.seconds < 16 and watch.watching:
+            while len(sizes) < 16 and watch.watching:
                 time.sleep(0.1)
             seen = watch.end("a job")
         finally:
             job.kill()
+    assert sizes[-1] > sizes[0] > 0
     observation = seen.observation
     assert observation is not None
     main = observation.main
@@ -49,20 +62,33 @@ def test_there_is_no_such_process():
 
 
 STARTS = """
-import subprocess, sys, time
+import subprocess, sys
 burns = "import time; ends = time.monotonic() + 0.3\\nwhile time.monotonic() < ends: pass"
-time.sleep(1.0)
-for _ in range(8):
+while True:
     subprocess.run([sys.executable, "-c", burns])
-time.sleep(60)
 """
 
 
-def test_what_lives_for_a_moment_used_no_more_than_it_could():
+def test_what_lives_for_a_moment_used_no_more_than_it_could(monkeypatch):
+    """As far as that is known: what it used is read a little after the time of the look."""
+    looked: list[float] = []
+    known: set[int] = set()
+    look = Watch._look_at_process
+
+    def timed(watch: Watch, pid: int, started: int) -> None:
+        began = time.monotonic()
+        look(watch, pid, started)
+        looked.append(time.monotonic() - began)
+        known.update(pid for pid, _ in watch.processes)
+
+    monkeypatch.setattr(Watch, "_look_at_process", timed)
     with subprocess.Popen([sys.executable, "-c", STARTS]) as job:
         try:
             watch = JobWatch(job.pid, job.pid, {})
-            time.sleep(5.0)
+            until = time.monotonic() + 240
+            while len(known) < 5:
+                assert time.monotonic() < until
+                time.sleep(0.1)
             seen = watch.end("a job")
         finally:
             job.kill()
@@ -70,4 +96,4 @@ def test_what_lives_for_a_moment_used_no_more_than_it_could():
     young = [one for one in seen.observation.processes if one.pid != job.pid]
     assert young
     # counts are in hundredths of a second
-    assert max(one.cpu * one.seconds - one.seconds for one in young) < 0.05
+    assert max(one.cpu * one.seconds - one.seconds for one in young) < 0.05 + max(looked)

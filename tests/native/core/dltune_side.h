@@ -49,10 +49,10 @@ class DltuneSide {
     }).detach();
   }
 
-  // Whether the last message has this in it, within a second.
-  bool Heard(const std::string& words) {
+  // Whether the last message has this in it, within so many seconds: a busy machine takes its time.
+  bool Heard(const std::string& words, int seconds) {
     std::unique_lock<std::mutex> lock(mu_);
-    return heard_.wait_for(lock, std::chrono::seconds(1),
+    return heard_.wait_for(lock, std::chrono::seconds(seconds),
                            [&] { return last_.find(words) != std::string::npos; });
   }
 

@@ -98,7 +98,7 @@ int main(int, char** arguments) {
   dltune::CloseAll();
   // a loaded machine is behind, and what finds the queue full is not sent
   do dltune::Report("exit");
-  while (!dltune.Heard("\"report\""));
+  while (!dltune.Heard("\"report\"", 1));
   fflush(stdout);
   _exit(0);
 }

@@ -93,7 +93,7 @@ int main() {
     });
   }
   dltune::Complain("that was all");
-  if (!side.Heard("that was all")) abort();
+  if (!side.Heard("that was all", 100)) abort();
   fflush(stdout);
   _exit(0);
 }

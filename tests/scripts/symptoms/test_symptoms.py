@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[3] / "scripts"))
 sys.path.append(str(Path(__file__).parents[3] / "scripts" / "bench"))
 import bench_symptoms
 from symptoms import BESIDE, FOLDER, Setting, Symptom, healthy, symptoms
-from symptoms.speed import speed
+from symptoms.speed import _resident, speed
 
 CAUSES = [
     "threads-over-quota",
@@ -88,24 +90,50 @@ def test_an_edited_job_finds_what_it_imports(tmp_path: Path) -> None:
 
 
 JOB = """
-import sys, time
+import itertools, sys
 sys.path.insert(0, {folder!r})
-from clock import Clock
-clock = Clock()
-held = []
+import clock
+seconds = itertools.count()
+clock.time.perf_counter = lambda: float(next(seconds))
+told = clock.Clock()
 while True:
-    time.sleep(0.01)
-    held.append(bytearray(1 << 20))
-    clock.step(0.5)
+    told.step(0.5, 4)
 """
 
 
-def test_a_jobs_speed_is_what_its_clock_tells(tmp_path: Path) -> None:
+def test_a_jobs_speed_is_what_its_clock_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four steps a second by a clock that goes on with each; a MiB more at each look."""
+    sizes = itertools.count(5 << 20, 1 << 20)
+    monkeypatch.setattr("symptoms.speed._resident", lambda _: next(sizes))
     job = tmp_path / "job.py"
     job.write_text(JOB.format(folder=str(FOLDER)))
     found = speed([sys.executable, str(job)], {}, 2.0)
-    assert 5 < found.rate <= 100
-    assert found.growth == pytest.approx(found.rate * (1 << 20), rel=0.5)
+    assert (found.rate, found.growth) == (4.0, 1 << 20)
+
+
+GROWS = """
+import sys
+for size in (0, 64):
+    held = bytearray(size << 20)
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_memory_is_that_of_all_that_a_job_has_started() -> None:
+    command = ["sh", "-c", '"$@"; :', "sh", sys.executable, "-c", GROWS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    sizes = []
+    with subprocess.Popen(command, text=True, **pipes) as job:
+        assert job.stdin
+        assert job.stdout
+        for _ in range(2):
+            assert job.stdout.readline() == "ready\n"
+            sizes.append(_resident(job.pid))
+            print(file=job.stdin, flush=True)
+    assert sizes[1] - sizes[0] == pytest.approx(64 << 20, abs=8 << 20)
 
 
 def test_a_job_that_tells_nothing_is_an_error_with_its_words(tmp_path: Path) -> None:

@@ -192,16 +192,18 @@ def test_what_it_starts_is_counted_when_inherited():
         Group([parse("page-faults")]) as own,
     ):
         all_of_it.enable()
+        before = thread_counts()
         own.enable()
         thread = threading.Thread(target=touch, args=(memory, PAGES))
         thread.start()
         thread.join()
         alone = own.read().values[0]  # first: what is read later has counted no less
+        callers = thread_counts().since(before).faults
         with_thread = all_of_it.read().values[0]
         subprocess.run(["true"], check=True)
         with_process = all_of_it.read().values[0]
     assert with_thread - alone >= PAGES
-    assert alone < PAGES
+    assert alone <= callers
     assert with_process > with_thread
 
 
@@ -218,7 +220,7 @@ def test_inherited_events_are_read_again_while_a_thread_that_has_them_ends(monke
         return real(handle, size)
 
     real = os.read
-    monkeypatch.setattr(group_module, "ENDING", 5.0 if refused < 10**9 else 0.0)
+    monkeypatch.setattr(group_module, "ENDING", 240.0 if refused < 10**9 else 0.0)
     with Group([parse("page-faults"), parse("task-clock")], inherit=True) as group:
         group.enable()
         monkeypatch.setattr(group_module.os, "read", read)
@@ -252,21 +254,23 @@ def test_all_that_runs_on_a_cpu():
 )
 def test_a_counter_of_the_cpu_beside_software_events():
     """The time stamp counter is there in virtual machines too; it and a clock of the kernel tell
-    the same time, at a frequency that does not change."""
+    the same time, at a frequency that does not change: in most of a few short times, because the
+    two are not read at one instant, and the machine may stand still between them."""
     events = [parse("task-clock"), parse("msr/tsc/"), parse("minor-faults")]
     (only,) = split(events)
     rates = []
     with Group(only) as g:
         g.enable()
-        for _ in range(2):
+        for _ in range(9):
             before = g.read()
             sum(range(300_000))
             found = g.read().since(before)
             assert found.share == 1
             by_name = dict(zip((e.name for e in only), found.values, strict=True))
             rates.append(by_name["msr/tsc/"] / by_name["task-clock"])
-    assert rates[0] == pytest.approx(rates[1], rel=0.2)
-    assert 0.1 < rates[0] < 10  # GHz
+    low, middle, high = sorted(rates)[2:7:2]
+    assert low == pytest.approx(high, rel=0.2)
+    assert 0.1 < middle < 10  # GHz
 
 
 @counting

@@ -16,6 +16,7 @@ SOURCE = r"""
 #include <time.h>
 #include <unistd.h>
 int main() {
+  if (write(1, "ready\n", 6) != 6) return 1;
   for (;;) {
     struct timespec asked = {0, 3000000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &asked, 0);
@@ -29,7 +30,9 @@ def sleeper(tmp_path):
     source, program = tmp_path / "sleeper.c", tmp_path / "sleeper"
     source.write_text(SOURCE)
     subprocess.run(["gcc", "-O2", "-o", str(program), str(source)], check=True)
-    with subprocess.Popen([str(program)]) as process:
+    with subprocess.Popen([str(program)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"  # it has begun, and does nothing but sleep
         yield process
         process.kill()
 

@@ -33,7 +33,8 @@ namespace horovod { namespace common { namespace {
 // `spin` ms of work, then what is left of a cycle of `cycle` ms asleep
 __attribute__((noinline)) void BackgroundThreadLoop(int cycle, int spin) {
   tid = syscall(SYS_gettid);
-  auto last = std::chrono::steady_clock::now();
+  // the first cycle has no sleep: what never rests does not rest then either
+  auto last = std::chrono::steady_clock::now() - std::chrono::milliseconds(cycle);
   while (tid) {
     auto left = last + std::chrono::milliseconds(cycle) - std::chrono::steady_clock::now();
     if (left.count() > 0) std::this_thread::sleep_for(left);
@@ -154,7 +155,7 @@ class Rank:
 
 @contextlib.contextmanager
 def started(
-    library: Path, body: str = "time.sleep(120)", *, rank: int = 0, size: int = 2, **loop: int
+    library: Path, body: str = "time.sleep(600)", *, rank: int = 0, size: int = 2, **loop: int
 ) -> Iterator[Rank]:
     with subprocess.Popen(
         command(library, body, **loop),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -44,6 +46,16 @@ def environment(**extra: str) -> dict[str, str]:
     made["PATH"] = os.pathsep.join([str(Path(PYTHON).parent), made.get("PATH", os.defpath)])
     made["TF_CPP_MIN_LOG_LEVEL"] = "2"
     return made | extra
+
+
+def free_port() -> int:
+    """One that the kernel gives to nobody who asks for any: none takes it until a launcher does."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, max(first, 20_000))
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass

@@ -16,12 +16,17 @@ from terminal import on_a_terminal
 
 from dltune.schemas import io
 
+# it goes on until its parent, which watches it, has seen its file: a watch holds that open
 JOB = """
-import os, sys, time
+import contextlib, os, sys, time
+def seen():
+    held = f"/proc/{os.getppid()}/fd"
+    with contextlib.suppress(OSError):
+        return any(os.path.samefile(f"{held}/{one}", sys.argv[1]) for one in os.listdir(held))
 fd = os.open(sys.argv[1], os.O_RDONLY)
 print("a line of the job's own", flush=True)
 end = time.time() + float(sys.argv[2])
-while time.time() < end:
+while time.time() < end or (time.time() < end + 240 and not seen()):
     for at in range(0, 16 << 20, 1 << 20):
         os.pread(fd, 1 << 20, at)
         time.sleep(0.002)
@@ -81,11 +86,10 @@ def test_the_jobs_exit_code_is_passed_on(file):
     assert "findings" in done.stdout
 
 
-def test_a_process_that_runs(file):
-    with subprocess.Popen([sys.executable, "-c", JOB, str(file), "60", "0"]) as other:
-        done = dltune("--pid", other.pid, "--seconds", 1, "--json")
-        assert other.poll() is None
-        other.kill()
+def test_a_process_that_runs(file, started):
+    other = started(JOB.replace("a line of the job's own", "ready"), file, 600, 0)
+    done = dltune("--pid", other.pid, "--seconds", 1, "--json")
+    assert other.poll() is None
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["subject"] == f"pid {other.pid}"
 
@@ -143,7 +147,7 @@ def test_an_output_that_exists_is_refused_before_the_job_starts(file, tmp_path):
 def test_a_live_view_on_a_terminal_and_a_report_when_it_is_interrupted(file):
     command = [sys.executable, "-m", "dltune", "io-report", "--json", *job(file, 600.0)]
     with on_a_terminal(command) as view:
-        view.until(b"data files")  # after the first looks
+        view.until(b"data files", b"16 MiB")  # the size of the file, once it was seen
         view.process.send_signal(signal.SIGINT)
         out, shown = view.rest()
     assert view.process.returncode == 0

@@ -31,9 +31,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """All but progress, which is told where reading takes a second."""
+    return [line for line in done.stderr.splitlines() if not line.endswith(" pages read")]
+
+
 def test_index(folder: Path) -> None:
     done = dltune("index", folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, warnings(done)) == (0, [])
     assert done.stdout.splitlines() == [
         f"{folder}/data.mdb, transaction 2",
         "database  records  bytes  smallest  largest",
@@ -69,7 +74,7 @@ def test_an_index_that_cannot_be_kept_is_told(folder: Path) -> None:
 
 def test_verify(folder: Path) -> None:
     done = dltune("verify", folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, warnings(done)) == (0, [])
     assert "LMDB data version 3, pages of 4096 bytes, transaction 2" in done.stdout
     assert "20 records in 2 databases" in done.stdout
     assert done.stdout.endswith("no faults found\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -131,7 +132,10 @@ def one_step(process: subprocess.Popen[str]) -> str:
 def traces(pid: int) -> set[Path]:
     """What a process would leave behind in shared memory if it were killed: not what others do."""
     mapped = Path(f"/proc/{pid}/maps").read_text().split()
-    opened = [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]  # noqa: PTH115
+    opened = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            opened.append(os.readlink(descriptor))  # noqa: PTH115 - a memfd's is no path
     return {Path(name) for name in (*mapped, *opened) if name.startswith("/dev/shm/")}
 
 

@@ -19,14 +19,14 @@ STEPS = 40
 
 def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dltune", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=550)
 
 
 def test_a_job_in_less_memory(tmp_path: Path) -> None:
     plan, plain = tmp_path / "plan.json", tmp_path / "plain"
     profiled: Done = profile(tmp_path, JOB)
     command = [*JOB, "--steps", STEPS, "--losses", plain]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=300)
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=550)
     planned = dltune("plan", "memory", profiled.output, "--smallest", "-o", plan)
     assert planned.returncode == 0, planned.stderr
     assert "predicted peak of the framework's allocator" in planned.stdout

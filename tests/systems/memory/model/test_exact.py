@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,7 @@ from dltune.systems.memory.model import optimum
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, exact, select
 
-LIMIT = 60.0  # seconds, of which small steps take a fraction where a machine is not busy
+LIMIT = 3600.0  # seconds: no small step takes them, so that none ends for want of time
 
 
 @st.composite
@@ -47,21 +46,18 @@ def test_it_takes_what_the_best_of_all_orders_takes(drawn):
     made, seconds, budget = drawn
     arguments = (made, range(len(made)), seconds, [len(made)] * len(made), budget)
     wanted = least_seconds(made, seconds, budget)
-    began = time.monotonic()
     try:
         found = exact(*arguments, limit=LIMIT)
     except BudgetTooSmall:
-        assert wanted is None or time.monotonic() - began > LIMIT / 2
+        assert wanted is None
         return
     assert wanted is not None
     assert found.failure is None
     assert needed(made, found.selection.steps) == found.selection.peak <= budget
     assert found.bound <= wanted + 1e-6
-    assert found.selection.seconds >= wanted
-    if time.monotonic() - began < LIMIT / 2:  # it has not ended for want of time
-        assert found.selection.seconds == wanted
-        assert found.bound == pytest.approx(wanted)
-        assert found.gap == pytest.approx(0)
+    assert found.selection.seconds == wanted
+    assert found.bound == pytest.approx(wanted)
+    assert found.gap == pytest.approx(0)
     with contextlib.suppress(BudgetTooSmall):
         assert select(*arguments).seconds >= wanted
 
@@ -80,7 +76,7 @@ def test_moments_bound_it_one_as_all(drawn):
 def test_a_budget_below_what_one_node_needs_cannot_be_met_by_anyone():
     made = graph([[], [0], [0, 1]], [4, 4, 1])
     arguments = (made, range(3), [1.0] * 3, [3] * 3, 8)
-    assert optimum.least(*arguments) == math.inf
+    assert optimum.least(*arguments, limit=LIMIT) == math.inf
     with pytest.raises(BudgetTooSmall) as error:
         exact(*arguments, limit=LIMIT)
     assert error.value.least == 9
@@ -110,7 +106,7 @@ def test_what_must_not_run_again_does_not():
     for again in ([0] * 6, [5] * 6):  # not at all, not before the last
         with pytest.raises(BudgetTooSmall):
             exact(made, range(6), [1.0] * 6, again, 12, limit=LIMIT)
-    assert optimum.least(made, range(6), [1.0] * 6, [0] * 6, 12) == math.inf
+    assert optimum.least(made, range(6), [1.0] * 6, [0] * 6, 12, limit=LIMIT) == math.inf
 
 
 def test_values_of_written_variables_count():

@@ -31,7 +31,7 @@ def python(*job: object, **env: str) -> Done:
         [jaxes.PYTHON, *map(str, job)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
         env={**os.environ, "KERAS_BACKEND": "jax", **env},
     )
@@ -45,7 +45,7 @@ def run(folder: Path, part: Parallelism, *job: object, options: tuple = (), **en
         [sys.executable, "-m", "dltune", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
         env={**os.environ, "KERAS_BACKEND": "jax", **env},
     )
@@ -152,7 +152,7 @@ def test_keras_takes_the_emitted_file(tmp_path: Path, alone: Callable[[str], dic
         ),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
         env={**os.environ, "KERAS_BACKEND": "jax", ranks.FOLDER: str(tmp_path)},
     )

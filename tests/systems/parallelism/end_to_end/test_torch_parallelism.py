@@ -32,7 +32,7 @@ def started(*command: object, **env: str) -> Done:
         [*map(str, command)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
         env={**os.environ, **env},
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.inputs import p100
 from dltune.systems.parallelism.model import bound
-from dltune.systems.parallelism.model.engine import Chain, Engine, workers
+from dltune.systems.parallelism.model.engine import Chain, Engine, Leg, Walk, workers
 from dltune.systems.parallelism.model.problem import Problem, mesh, problem, roofline, soap
 from dltune.systems.parallelism.model.search import (
     Found,
@@ -23,6 +25,8 @@ from dltune.systems.parallelism.model.search import (
     single,
 )
 from dltune.systems.parallelism.networks import NETWORKS
+
+PATIENCE = 300.0  # seconds, for what takes a few where a machine is not busy
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +66,17 @@ def test_the_same_on_several_processes(lenet: Problem, alone: Found) -> None:
 
 
 @pytest.fixture
-def scheduler() -> Iterator[str]:
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
+    dask = pytest.importorskip("dask")
+    monkeypatch.setattr("dltune.systems.parallelism.model.engine.PATIENCE", PATIENCE)
+    waits = {f"distributed.comm.timeouts.{what}": f"{PATIENCE} s" for what in ("connect", "tcp")}
+    with (
+        dask.config.set(waits),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+    ):
         yield cluster.scheduler_address
 
 
@@ -90,11 +100,43 @@ def test_a_scheduler_that_does_not_answer(lenet: Problem, monkeypatch: pytest.Mo
         searched(lenet, scheduler="tcp://127.0.0.1:9")
 
 
-def test_seconds_are_kept(lenet: Problem) -> None:
-    starts = {"data parallel": data_parallel(lenet)}
-    with workers(Engine(lenet), 1, None) as those:
-        found = search(lenet, starts, those, seed=1, seconds=0.5)
+class Clocked:
+    """Chains whose proposals take `EACH` seconds of a clock that nothing else moves."""
+
+    EACH = 1e-4
+    count = 1
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.now = engine, 0.0
+
+    def walk(self, legs: Sequence[Leg]) -> list[Walk]:
+        return [self._one(start, chain) for start, chain in legs]
+
+    def _one(self, start: tuple[int, ...], chain: Chain) -> Walk:
+        room = round(chain.seconds / self.EACH) if chain.seconds else chain.proposals
+        limited = dataclasses.replace(chain, proposals=min(chain.proposals, room), seconds=0.0)
+        walk = self.engine.walk(start, limited)
+        took = self.EACH * max(walk.proposals, 1)
+        self.now += took
+        return dataclasses.replace(walk, seconds=took)
+
+
+def test_seconds_are_kept(lenet: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a clock of its own: on a busy machine the seconds may pass without a proposal."""
+    starts, those = {"data parallel": data_parallel(lenet)}, Clocked(Engine(lenet))
+    clock = SimpleNamespace(monotonic=lambda: those.now)
+    monkeypatch.setattr("dltune.systems.parallelism.model.search.time", clock)
+    found = search(lenet, starts, those, seed=1, seconds=0.5)
     assert found.time < found.starts["data parallel"][1]
+    # half of them without a gain are enough; each walk may end a rounding later
+    assert 0.25 <= found.seconds <= 0.5 + 100 * Clocked.EACH
+    assert found.seconds == those.now
+
+
+def test_a_chain_walks_for_its_seconds(lenet: Problem) -> None:
+    walk = Engine(lenet).walk(data_parallel(lenet), Chain(1, seconds=0.05))
+    assert walk.seconds >= 0.05
+    assert walk.best_time <= Engine(lenet).simulate(data_parallel(lenet))
 
 
 def test_what_people_do() -> None:
@@ -139,7 +181,7 @@ def test_every_start_reaches_the_proven_optimum(name: str, seeds: range) -> None
     """Section 8.4's cases, on four devices."""
     graph = NETWORKS["RNNLM"](steps=2) if name == "RNNLM" else NETWORKS[name]()
     posed = problem(graph, p100(4), soap, roofline)
-    proven = bound.optimum(posed, data_parallel(posed), 60.0)
+    proven = bound.optimum(posed, data_parallel(posed), 10 * PATIENCE)
     assert proven.proven
     engine = Engine(posed)
     for seed in seeds:

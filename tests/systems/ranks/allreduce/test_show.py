@@ -99,7 +99,7 @@ def test_mpirun_binds_by_the_rankfile(tmp_path: Path) -> None:
             [mpirun, *options, sys.executable, "-c", PRINT_AFFINITY],
             stdout=file,
             stderr=subprocess.STDOUT,
-            timeout=120,
+            timeout=240,
             env={
                 **os.environ,
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 from hooked import JOBS, told
 from torches import TORCH_PYTHON, needs_torch
+from two_ranks import free_port
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -22,10 +22,8 @@ pytestmark = [pytest.mark.tensorflow, needs_torch]
 def test_gradients_of_ranks_travel_in_buckets_of_a_size(
     tmp_path: Path, own: tuple[str, ...], bytes_: int, count: int, left: list[str]
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    rank["MASTER_PORT"] = str(free_port())
     arguments = ("--steps", 3, "--told", tmp_path / "bytes", *own)
     script = JOBS / "torch_ranks.py"
     said = told(script, {"ddp_bucket": "5MiB"}, *arguments, python=TORCH_PYTHON, **rank)

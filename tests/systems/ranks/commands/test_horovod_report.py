@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,9 +35,12 @@ TIMELINE = """[
 """
 
 
+REPORT = (sys.executable, "-m", "dltune", "horovod-report")
+
+
 def dltune(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dltune", "horovod-report", *map(str, arguments)],
+        [*REPORT, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -49,56 +53,74 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pretended_ranks.build(tmp_path_factory.mktemp("horovod"))
 
 
-def job(library: Path, body: str = "time.sleep(3)", other: str | None = None) -> list[str]:
+def job(library: Path, body: str, other: str | None = None) -> list[str]:
     """Two ranks."""
     ranks = [pretended_ranks.command(library, text) for text in (body, other or body)]
     return ["--", *pretended_ranks.launcher(*ranks)]
 
 
+def to_its_end(library: Path, folder: Path, *options: object) -> tuple[bytes, str]:
+    """dltune's stdout and what it showed, of a job of two ranks that end well once it has seen
+    both background threads, however long that takes it."""
+    seen = folder / "seen"
+    command = [*REPORT, *map(str, options), *job(library, f"until({str(seen)!r})")]
+    with on_a_terminal(command) as view:
+        view.until(b"2 background threads found")
+        seen.touch()
+        out, shown = view.rest()
+    assert view.process.returncode == 0, shown
+    return out, shown.decode(errors="replace")
+
+
+def of_rank(rank: pretended_ranks.Rank, *options: object) -> str:
+    """dltune's stdout, of a running rank that it watches until it has seen the background
+    thread."""
+    command = [*REPORT, "--pid", str(rank.pid), "--seconds", "600", *map(str, options)]
+    with on_a_terminal(command) as view:
+        view.until(b"1 background thread found")
+        view.process.send_signal(signal.SIGINT)
+        out, shown = view.rest()
+    assert view.process.returncode == 0, shown
+    return out.decode()
+
+
 def test_a_job_is_watched_to_its_end(library, tmp_path):
     kept = tmp_path / "horovod.json"
-    done = dltune("-o", kept, "--json", *job(library))
-    assert done.returncode == 0, done.stderr
-    report = msgspec.json.decode(done.stdout, type=schema.Horovod)
+    out, shown = to_its_end(library, tmp_path, "-o", kept, "--json")
+    report = msgspec.json.decode(out, type=schema.Horovod)
     assert schema.check(report) == []
     assert schema.load(kept) == report
     assert [rank.rank for rank in report.ranks] == [0, 1]
     assert [rank.ended for rank in report.ranks] == [0, 0]
     # the ranks' own output leaves stdout to the report, and tells their background threads
-    told = {int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("ready")}
+    told = set(map(int, re.findall(r"ready (\d+) \d+", shown)))
     assert {rank.background for rank in report.ranks} == told
     assert not report.partial
 
 
 def test_tables_for_people(library):
     with started(library, rank=0, size=1) as rank:
-        done = dltune("--pid", rank.pid, "--seconds", 2)
-    assert done.returncode == 0, done.stderr
-    assert "\nfindings\n" in done.stdout
-    assert f"{rank.background}  background" in done.stdout
-    assert "overhead of the watch: " in done.stdout
+        out = of_rank(rank)
+    assert "\nfindings\n" in out
+    assert f"{rank.background}  background" in out
+    assert "overhead of the watch: " in out
 
 
 def test_the_jobs_exit_code_is_passed_on_with_who_failed_first(library, tmp_path):
-    # the second one ends a second after the first has, which rank 1 is
-    mark = str(tmp_path / "fails")
-    fails = f"""
-time.sleep(2)
-open({mark!r} + "~", "w").write(str(os.getpid()))
-os.rename({mark!r} + "~", {mark!r})
-sys.exit(7)"""
-    follows = f"""
-until({mark!r})
-stat = "/proc/" + open({mark!r}).read() + "/stat"
-while os.path.exists(stat) and open(stat).read().rpartition(")")[2].split()[0] != "Z":
-    time.sleep(0.01)
-time.sleep(1)
-sys.exit(1)"""
-    done = dltune(*job(library, follows, fails))
-    assert done.returncode == 1
-    assert "the job ended with exit code 1; the report is still valid" in done.stderr
-    assert "Rank 1 failed first, and the others followed" in done.stdout
-    assert "ended with exit code 7" in done.stdout
+    # rank 0 ends once dltune shows that rank 1 has ended
+    seen, ended = tmp_path / "seen", tmp_path / "noted"
+    fails = f"until({str(seen)!r})\nsys.exit(7)"
+    follows = f"until({str(ended)!r})\nsys.exit(1)"
+    with on_a_terminal([*REPORT, *job(library, follows, fails)]) as view:
+        view.until(b"2 background threads found")
+        seen.touch()
+        view.until(b" ended")
+        ended.touch()
+        out, shown = view.rest()
+    assert view.process.returncode == 1
+    assert b"the job ended with exit code 1; the report is still valid" in shown
+    assert b"Rank 1 failed first, and the others followed" in out
+    assert b"ended with exit code 7" in out
 
 
 def test_a_job_that_fails_before_any_rank_keeps_its_exit_code():
@@ -134,8 +156,7 @@ def test_a_job_whose_horovod_cannot_be_imported(tmp_path):
 
 
 def test_a_watch_that_is_interrupted_reports_what_it_saw(library):
-    command = (sys.executable, "-m", "dltune", "horovod-report", "--json")
-    with on_a_terminal([*command, *job(library, "time.sleep(600)")]) as view:
+    with on_a_terminal([*REPORT, "--json", *job(library, "time.sleep(600)")]) as view:
         view.until(b"2 background threads found")
         view.process.send_signal(signal.SIGINT)
         out, _ = view.rest()
@@ -162,12 +183,11 @@ def test_what_was_watched_stands_without_the_timeline(library, tmp_path):
     file, kept = tmp_path / "timeline.json", tmp_path / "report.json"
     file.write_text(TIMELINE)
     asked = ("--timeline", file, "-o", kept)
-    refused = dltune(*asked, *job(library))
+    refused = dltune(*asked, *job(library, "pass"))
     assert refused.returncode == 2
     assert f"{file} already exists" in refused.stderr
-    done = dltune(*asked, "--overwrite", *job(library))
-    assert done.returncode == 0, done.stderr
-    assert f"the report has no timeline: cannot read {file}" in done.stderr
+    _, shown = to_its_end(library, tmp_path, *asked, "--overwrite")
+    assert f"the report has no timeline: cannot read {file}" in shown
     report = schema.load(kept)
     assert len(report.ranks) == 2
     assert report.timeline is None
@@ -203,7 +223,7 @@ def test_reports_of_two_hosts_in_one(library, tmp_path):
 def test_a_report_is_shown_as_html_and_not_compared(library, tmp_path):
     kept = tmp_path / "horovod.json"
     with started(library, rank=0, size=1) as rank:
-        assert dltune("--pid", rank.pid, "--seconds", 1.5, "-o", kept).returncode == 0
+        of_rank(rank, "-o", kept)
     page = tmp_path / "page.html"
     shown = subprocess.run(
         [sys.executable, "-m", "dltune", "report", str(kept), "-o", str(page)],
@@ -252,7 +272,7 @@ def test_no_such_process():
 
 def test_an_output_that_exists_is_refused_before_the_job_starts(library, tmp_path):
     (tmp_path / "horovod.json").write_text("mine")
-    done = dltune("-o", tmp_path / "horovod.json", *job(library))
+    done = dltune("-o", tmp_path / "horovod.json", *job(library, "pass"))
     assert done.returncode == 2
     assert not any(line.startswith("ready") for line in done.stderr.splitlines())
     assert (tmp_path / "horovod.json").read_text() == "mine"
@@ -283,8 +303,8 @@ def test_another_users_rank(library):
 
 def test_the_live_view_on_a_terminal(library):
     with started(library, rank=0, size=1) as rank:
-        command = (sys.executable, "-m", "dltune", "horovod-report", "--pid", str(rank.pid))
-        with on_a_terminal([*command, "--seconds", "600", "--json"]) as view:
+        command = (*REPORT, "--pid", str(rank.pid), "--seconds", "600", "--json")
+        with on_a_terminal(command) as view:
             view.until(b"1 background thread found")
             view.process.send_signal(signal.SIGINT)
             out, shown = view.rest()

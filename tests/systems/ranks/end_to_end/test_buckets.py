@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import msgspec
 import pytest
 from profiled_jobs import JOBS, profile
 from torches import TORCH_PYTHON, needs_torch
+from two_ranks import free_port
 
 from dltune.plan import plan as plans
 from dltune.schemas.profile import ALLREDUCE, Profile
@@ -25,9 +25,7 @@ PLANNED = (4 + 1024 + 2 * (1024 + 262144), 4 * (1024 + 262144))  # bytes
 
 
 def launched(*arguments: object, ranks: int = 2) -> list[object]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     job = [JOBS / "torch_ranks.py", *arguments]
     if ranks == 1:
         where = ["RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}"]
@@ -69,7 +67,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     job = launched("--steps", 20, "--losses", folder / "losses", *arguments, ranks=ranks)
     command = [sys.executable, "-m", "dltune", "run", "--plan", plan, "--", *job]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
 
 
 def losses(folder: Path) -> list[str]:
@@ -81,7 +79,7 @@ def test_ranks_get_the_buckets_and_the_same_losses(tmp_path: Path) -> None:
     for folder in (plain, under):
         folder.mkdir()
     job = launched("--steps", 20, "--losses", plain / "losses")
-    alone = subprocess.run(list(map(str, job)), capture_output=True, text=True, timeout=120)
+    alone = subprocess.run(list(map(str, job)), capture_output=True, text=True, timeout=300)
     assert alone.returncode == 0, alone.stderr
     done = run(under, planned(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -113,7 +111,7 @@ def test_the_size_of_buckets_is_tuned(tmp_path: Path) -> None:
     job = [TORCH_PYTHON.parent / "torchrun", "--nproc-per-node", "2", JOBS / "torch_ranks.py"]
     options = ["--budget", "2m", "--only", "ddp_bucket", "-o", plan]
     command = [sys.executable, "-m", "dltune", "tune", *options, "--", *job]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     section = plans.load(plan).of(SettingsPlan)
     assert section is not None

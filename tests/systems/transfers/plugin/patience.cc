@@ -31,6 +31,8 @@ int main(int, char** arguments) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(atoi(arguments[1]));
   while (!went && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  // it goes before that is told
+  if (went && !dltune.Heard("transfers waited", 100)) abort();
   dltune::Flush();
   fprintf(stderr, "stuck at once: %d, looks: %d, known: %d, went: %d\n", at_once, looks, same,
           went.load());

@@ -16,7 +16,7 @@ from dltune.systems.ranks.horovod.preload import interposer as counts
 
 HERE = Path(__file__).parent
 # a hang ends here, and nothing else: these programs take a second or two on an idle machine
-WAIT = 120.0
+WAIT = 240.0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@
 // Arguments: tensors (up to 50), time between them (us), and what else there is: "sets" for a second
 // synchronisation in each cycle, "names" for tensors that the cache does not know, "joins" for a last
 // rank that submits half of them and takes part in the others' with all bits set.
+// Tells the cycles, and of how many seconds the last tensor that the cache does not know was long
+// ago: those of each gap between two of more than nearly a second.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -25,6 +27,11 @@ static double now(void) {
   return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
+static double gap(double since) {
+  const double seconds = now() - since;
+  return seconds > 0.9 ? seconds : 0;
+}
+
 static void* background(void* unused) {
   (void)unused;
   int level;
@@ -38,7 +45,7 @@ static void* background(void* unused) {
   begun = 1;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&queue);
-  double last = now();
+  double last = now(), named = now(), quiet = 0;
   long long pending = 0, word = 1;
   long cycles = 0;
   for (; word & 1; ++cycles) {
@@ -57,7 +64,12 @@ static void* background(void* unused) {
     word = all_bits ? -1 : (pending << STATES) | 7;
     if (stop) word &= ~1LL;
     if (new && names) word &= ~2LL;
+    const double asked = now();
     MPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_LONG_LONG_INT, MPI_BAND, all);
+    if (!(word & 2)) {
+      quiet += gap(named);
+      named = asked;
+    }
     if (sets) {
       long long none = 7;
       MPI_Allreduce(MPI_IN_PLACE, &none, 1, MPI_LONG_LONG_INT, MPI_BAND, other);
@@ -73,10 +85,11 @@ static void* background(void* unused) {
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&queue);
   }
+  quiet += gap(named);
   MPI_Comm_free(&other);
   MPI_Comm_free(&all);
   MPI_Finalize();
-  printf("cycles %ld\n", cycles);
+  printf("cycles %ld quiet %.3f\n", cycles, quiet);
   return NULL;
 }
 

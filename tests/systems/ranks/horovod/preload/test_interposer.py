@@ -49,7 +49,7 @@ def test_harmless_where_there_is_no_mpi(
 ) -> None:
     chosen = interposer.variables(preloaded, Sleeps(3e-5, 1), os.environ, tmp_path)
 
-    done = subprocess.run(command, env=os.environ | chosen, capture_output=True, timeout=60)
+    done = subprocess.run(command, env=os.environ | chosen, capture_output=True, timeout=300)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"7\n", b"")
     assert read(tmp_path) == []

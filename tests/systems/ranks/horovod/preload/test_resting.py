@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 # microseconds; of the first second nothing is rested
-TENSORS, BETWEEN = 50, 50_000
+TENSORS, BETWEEN = 30, 80_000
+CYCLE = 1e-3  # seconds, at least
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,10 @@ def test_tensors_end_rests(mpi: Callable[..., Any], ranks: int, nbcs: str | None
         assert after.rests >= TENSORS / 3
         # of a second each, if nothing ended them
         assert after.rested < after.rests / 2
-        assert after.cycles < before.cycles
+        # without rests cycles have all of the time, however many of them a busy machine runs
+        assert after.cycles * CYCLE < after.seconds / 2
+        # each takes its time, and none runs in a rest, which may have a cycle's time within it
+        assert after.cycles * CYCLE <= after.seconds - after.rested + (after.rests + 3) * CYCLE
 
 
 def test_a_rest_has_its_end(mpi: Callable[..., Any]) -> None:
@@ -54,12 +58,14 @@ def test_a_rank_that_has_joined_does_not_rest(mpi: Callable[..., Any]) -> None:
     assert joined.rested < TENSORS / 2 / 2
 
 
-@pytest.mark.parametrize(("what", "most"), [("sets", 1), ("names", 1)])
-def test_no_rest_where_others_may_wait_for_it(
-    mpi: Callable[..., Any], what: str, most: int
-) -> None:
+@pytest.mark.parametrize("what", ["sets", "names"])
+def test_no_rest_where_others_may_wait_for_it(mpi: Callable[..., Any], what: str) -> None:
     """Members of a process set, and tensors that are negotiated by name."""
     ended = mpi("resting", TENSORS, BETWEEN, what, rest="1")
     assert ended.code == 0, ended.stderr
+    most = 1.0
+    if what == "names":
+        # a second after the last of them it may: where the machine kept the next one that long
+        most += 3 * sum(float(line.split()[-1]) for line in ended.stdout.splitlines())
     for told in ended.counts:
         assert told.rests <= most

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dltune.system.checks.software import py_spy
-from dltune.system.proc import stat
+from dltune.system.proc import process, stat
 from dltune.systems.ranks.horovod.watch.hang import HUNG_SECONDS, Progress, hung
 
 Started = Callable[..., "subprocess.Popen[bytes]"]
@@ -46,8 +46,13 @@ class Rank:
 
 
 @pytest.fixture
-def standing(started: Started, tmp_path: Path) -> Callable[[str, str], Rank]:
-    """A rank that cycles in vain, in Python code of this name."""
+def standing(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], Rank]:
+    """A rank that cycles in vain, in Python code of this name. It is in the line where it stays as
+    soon as it is ready."""
+    # py-spy gets only the CPU time that nobody else wants
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", 240.0)
     packages = tmp_path / "site-packages"
     for module in ("tensorflow/eager.py", "torch/utils/data/dataloader.py"):
         path = packages / module
@@ -99,8 +104,9 @@ def test_uninterruptible_sleep_counts_when_it_lasts(
     """Each page that is read back from storage is such a sleep, of milliseconds."""
     code = "print('ready', flush=True); import time; time.sleep(600)"
     ranks = [Rank(started(code).pid, cycles) for cycles in (1.0, 0.0)]
-    asleep = stat.of_process(ranks[1].pid)
-    assert asleep
+    found = stat.of_process(ranks[1].pid)
+    assert found
+    asleep = found._replace(state="S")
     seen = {ranks[0].pid: asleep, ranks[1].pid: asleep._replace(state="D")}
     monkeypatch.setattr(stat, "of_process", seen.__getitem__)
     assert hung(ranks) == {ranks[1].pid: STILL}
@@ -112,10 +118,10 @@ def test_uninterruptible_sleep_counts_when_it_lasts(
 def test_the_rank_that_does_not_wait_for_gradients_hangs(standing) -> None:
     waits = standing("train.py", "execute()")
     sleeps, other = (
-        standing("late.py", "print('ready', flush=True)\ntime.sleep(600)") for _ in "ab"
+        standing("late.py", "print('ready', flush=True) or time.sleep(600)") for _ in "ab"
     )
     assert hung([waits, sleeps]) == {
-        sleeps.pid: "its Python code has made no progress for 10 s at late.py:4 (<module>), and "
+        sleeps.pid: "its Python code has made no progress for 10 s at late.py:3 (<module>), and "
         "does not wait for gradients as the other ranks do"
     }
     # PyTorch's threads rest where there is nothing to send
@@ -146,10 +152,12 @@ def test_the_rank_that_stands_in_an_op_of_its_own_hangs(standing) -> None:
     within = standing(
         "op.py",
         "import threading\n"
-        "def load():\n    threading.Event().wait()\n"
+        "there = threading.Event()\n"
+        "def load():\n    there.set() or threading.Event().wait()\n"
         "threading.Thread(target=execute, args=(load,)).start()\n"
+        "there.wait()\n"
         "execute()",
     )
     assert hung([waits, within]) == {
-        within.pid: "an op of its step has been in Python code for 10 s at op.py:5 (load)"
+        within.pid: "an op of its step has been in Python code for 10 s at op.py:6 (load)"
     }

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 from hooked import JOBS
 from torches import TORCH_PYTHON, needs_torch
+from two_ranks import free_port
 
 from dltune.base.errors import UsageError
 from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.allreduce.measurements import observed
 from dltune.systems.ranks.horovod import schema
 from dltune.systems.ranks.horovod.watch import document
+from dltune.systems.ranks.horovod.watch.ranks import RankSeen
 from dltune.systems.ranks.horovod.watch.watch import Watch
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
 PATIENCE = 240.0  # seconds in which what a test waits for must have come
+WAITS = 20  # of a thread at its sockets: several steps'
 
 
 @pytest.fixture
 def launcher() -> Iterator[subprocess.Popen[bytes]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    where = ("--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port)
+    port = ("--master-port", str(free_port()))
+    where = ("--nproc-per-node", "2", "--master-addr", "127.0.0.1", *port)
     command = [TORCH_PYTHON.parent / "torchrun", *where, JOBS / "torch_ranks.py"]
     # two threads a rank: the second is OpenMP's
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
@@ -42,11 +42,17 @@ def test_their_threads_have_roles(launcher):
         """All threads of both have trained for a while."""
         seen = watch.of_job()
         return len(seen) == 2 and all(
-            rank.stack and rank.until - rank.since > 4.0 and "compute" in roles(rank)
+            rank.stack
+            and rank.until - rank.since > 4.0
+            and "compute" in roles(rank)
+            and waits(rank) > WAITS
             for rank in seen
         )
 
-    def roles(rank: object) -> set[str]:
+    def waits(rank: RankSeen) -> int:
+        return sum(one.used().voluntary for tid, one in rank.current() if tid == rank.stack)
+
+    def roles(rank: RankSeen) -> set[str]:
         return {one.identity.role for _, one in rank.current() if one.identity}
 
     with Watch(Tree(launcher.pid)) as watch:
@@ -64,7 +70,7 @@ def test_their_threads_have_roles(launcher):
         assert rank.evidence == ("name",)
         assert rank.thread
         assert rank.thread.name in ("gloo_tcp_loop", "pt_gloo_runloop")
-        assert rank.thread.voluntary > 1.0  # it waits at the sockets, in each step
+        assert rank.thread.voluntary * rank.seconds > WAITS  # at the sockets, in each step
         helpers = [one.name for one in rank.threads if one.role == "helper"]
         assert "pt_gloo_runloop" in helpers
         (main,) = (one for one in rank.threads if one.tid == rank.pid)

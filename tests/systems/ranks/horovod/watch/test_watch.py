@@ -15,6 +15,7 @@ from pretended_ranks import started
 
 from dltune.base.errors import UsageError
 from dltune.job import protocol
+from dltune.system.proc import process
 from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.horovod import schema
 from dltune.systems.ranks.horovod.schema import WRITER
@@ -100,7 +101,7 @@ tell()
 open({str(worked)!r}, "w").close()
 until({str(end)!r})
 tell()
-time.sleep(120)
+time.sleep(600)
 """
     with started(library, body, cycle=20) as rank:
         clock = [float(rank.process.stdout.readline())]
@@ -131,6 +132,7 @@ def work():
         sum(range(1000))
     ends.wait()
 until({str(go)!r})
+before = time.process_time()
 threads = [threading.Thread(target=work) for _ in range(2)]
 for thread in threads:
     thread.start()
@@ -138,8 +140,11 @@ until({str(end)!r})
 ends.set()
 for thread in threads:
     thread.join()
+    while os.path.exists(f"/proc/self/task/{{thread.native_id}}"):
+        time.sleep(0.01)  # the kernel's ends after Python's
+print(time.process_time() - before, flush=True)
 open({str(gone)!r}, "w").close()
-time.sleep(120)
+time.sleep(600)
 """
     with started(library, body) as rank, Watch(Tree(rank.pid)) as watch:
 
@@ -154,14 +159,14 @@ time.sleep(120)
 
         watch.run(PATIENCE, over, lambda: None)
         assert gone.exists(), watch.ranks
+        spent = float(rank.process.stdout.readline())  # by all threads of the process meanwhile
         (seen,) = document.assemble(watch, ("job",), None, False).ranks
         alive = {int(task.name) for task in Path(f"/proc/{rank.pid}/task").iterdir()}
     born = [thread for thread in seen.threads if thread.born]
     assert len(born) == 2
     assert not alive & {thread.tid for thread in born}
     used = sum(thread.cpu for thread in born) * seen.seconds
-    assert used >= 1.02 - 1e-3
-    assert used == pytest.approx(1.06, rel=0.1)
+    assert 1.02 - 1e-3 <= used <= spent + 1e-3
     assert sum(thread.cpu for thread in seen.threads) <= seen.cpu * 1.05 + 0.01
 
 
@@ -173,7 +178,7 @@ if os.fork() == 0:
         time.sleep(0.1)
     os._exit(0)
 print("forked", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     with started(library, body) as rank:
         assert rank.process.stdout.readline() == "forked\n"
@@ -267,6 +272,8 @@ def test_the_rank_that_died_is_told_from_those_that_follow(library, tmp_path):
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
 def test_a_rank_that_hangs_is_told_from_those_that_wait(library, monkeypatch, how):
     monkeypatch.setattr(hang, "HUNG_SECONDS", 4.0)
+    # py-spy gets only the CPU time that nobody else wants
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", PATIENCE)
 
     def enough(watch: Watch) -> bool:
         if how == "stopped":
@@ -305,7 +312,7 @@ def test_tensorflow_without_horovod_for_it(library, tmp_path, built):
     tensorflow.write_bytes(library.read_bytes())
     if built:
         (packages / "horovod" / "torch").mkdir(parents=True)
-    code = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(60)"
+    code = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(300)"
     with subprocess.Popen([sys.executable, "-c", code, str(tensorflow)]) as other:
         with Watch(Tree(other.pid)) as watch:
             watch.run(PATIENCE, lambda: bool(watch.amiss), lambda: None)
@@ -342,7 +349,7 @@ def test_the_timelines_writer_never_rests(library, told):
     """Of those that hvd.init() adds no other does; without the job's word it is not known."""
     body = """
 os.write(1, b"%d\\n" % lib.write_timeline())
-time.sleep(120)
+time.sleep(600)
 """
     with started(library, body) as rank, Watch(Tree(rank.pid)) as watch:
         writer = int(rank.process.stdout.readline())
