@@ -21,10 +21,9 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -157,8 +156,6 @@ def _aside(what: str) -> str:
 # Reading a document, its digest and its encoding
 
 DocumentT = TypeVar("DocumentT", bound=msgspec.Struct)
-# from a document's fields under one schema to those under the next
-Step = Callable[[dict[str, Any]], dict[str, Any]]
 # what decoding raises: the second where lists within lists are too deep
 NOT_JSON: Final = (msgspec.DecodeError, RecursionError)
 
@@ -187,30 +184,26 @@ def read(
     kind: type[DocumentT],
     schema: str,
     check: Callable[[DocumentT], list[str]],
-    older: Mapping[int, Step] = MappingProxyType({}),
 ) -> DocumentT:
     """The document at `path`, decoded as `kind` and found without fault by `check`.
 
     `check` returns one sentence per fault, each beginning with the path of the faulty field.
-    `older`: by version, the conversion of a document of that version to the next version. A
-    document that was converted keeps the `digest` of the file's content; `kind` must have room for
-    it (`dict=True`). Raises UsageError when the file cannot be read, is another kind of file, is of
-    a newer schema, or has faults; the message lists them all.
+    Raises UsageError when the file cannot be read, is another kind of file, is of another schema,
+    or has faults; the message lists them all.
     """
-    return decode(content(path), kind, schema, check, str(path), older)
+    return decode(content(path), kind, schema, check, str(path))
 
 
 def reader(
     kind: type[DocumentT],
     schema: str,
     check: Callable[[DocumentT], list[str]],
-    older: Mapping[int, Step] = MappingProxyType({}),
 ) -> Callable[[Path], DocumentT]:
     """`read` of this kind."""
 
     def load(path: Path) -> DocumentT:
         """The document in a file. Raises UsageError, which lists every fault."""
-        return read(path, kind, schema, check, older)
+        return read(path, kind, schema, check)
 
     return load
 
@@ -221,7 +214,6 @@ def decode(
     schema: str,
     check: Callable[[DocumentT], list[str]],
     source: str,
-    older: Mapping[int, Step] = MappingProxyType({}),
 ) -> DocumentT:
     """Return the document as `read` does, from bytes; `source` names the file in messages."""
     name, _, version = schema.rpartition("/")
@@ -232,34 +224,17 @@ def decode(
             f"{source} is a {found_name or found} file, but a {name} file is needed",
             remedy=f"name a {name} file",
         )
-    number = int(found_version) if re.fullmatch(r"\d{1,9}", found_version) else 0
-    if found_version != version and number not in older:
-        newer = number > int(version)
+    if found_version != version:
+        newer = found_version.isdecimal() and int(found_version[:9]) > int(version)
         raise UsageError(
             f"{source} has schema {found!r}, but this version of dltune reads {schema!r}",
             remedy="upgrade dltune" if newer else "create the file again with this version",
         )
     try:
-        if number in older:
-            document = _made_newer(data, kind, schema, older)
-        else:
-            document = msgspec.json.decode(data, type=kind)
+        document = msgspec.json.decode(data, type=kind)
     except NOT_JSON as error:
         raise UsageError(f"{source} is invalid: {located(error)}", remedy=_REMEDY) from None
     refuse(source, check(document))
-    return document
-
-
-def _made_newer(
-    data: bytes, kind: type[DocumentT], schema: str, older: Mapping[int, Step]
-) -> DocumentT:
-    name, _, version = schema.rpartition("/")
-    raw = msgspec.json.decode(data, type=dict[str, Any])
-    was = digest_of(raw)
-    for passed in range(int(raw["schema"].rpartition("/")[2]), int(version)):
-        raw = {**older[passed](raw), "schema": f"{name}/{passed + 1}"}
-    document = msgspec.convert(raw, kind)
-    vars(document)["digest"] = was
     return document
 
 
@@ -300,15 +275,8 @@ def now() -> str:
 
 
 def digest(document: msgspec.Struct) -> str:
-    """SHA-256 of the document's content, whatever its file looked like. One that was read from an
-    older schema has that of the content there."""
-    kept: str | None = getattr(document, "__dict__", {}).get("digest")
-    return kept or digest_of(document)
-
-
-def digest_of(content: object) -> str:
-    """SHA-256 of the content, encoded as JSON."""
-    return hashlib.sha256(encode(content)).hexdigest()
+    """SHA-256 of the document's content, whatever its file looked like."""
+    return hashlib.sha256(encode(document)).hexdigest()
 
 
 def encode(content: object) -> bytes:

@@ -129,7 +129,7 @@ def _write(file: Output, outcomes: Mapping[str, Outcome]) -> None:
     from dltune.base.documents import encode
 
     sections = {name: outcome.document for name, outcome in outcomes.items()}
-    document = {"schema": "dltune.outcome/2", "sections": sections}
+    document = {"schema": "dltune.outcome/1", "sections": sections}
     file.write_bytes(msgspec.json.format(encode(document), indent=1) + b"\n")
 
 

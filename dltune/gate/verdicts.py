@@ -237,8 +237,7 @@ def _outcome(over: Over, limit: float, sample: Sample, interval: Interval) -> tu
 
 # The history file: a line of JSON for each gate, appended; and its entries when read again
 
-SCHEMA = "dltune.gate-history/2"
-EARLIER = "dltune.gate-history/1"  # its points have no ratios
+SCHEMA = "dltune.gate-history/1"
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -334,7 +333,7 @@ def load(path: Path) -> list[Entry]:
                 f"{path}, line {number}, is not a gate result: {error}",
                 remedy="use another history file",
             ) from None
-        if found.schema not in (SCHEMA, EARLIER):
+        if found.schema != SCHEMA:
             raise UsageError(
                 f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}",
                 remedy="use another history file",

@@ -26,7 +26,7 @@ from dltune.report.plot import course, forest, tiles
 from dltune.report.sections.timelines import schedule
 from dltune.schemas.bench import Bench
 from dltune.schemas.diagnosis import Finding
-from dltune.schemas.plan import Plan, first
+from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.views import (
     Context,
@@ -107,10 +107,8 @@ def plan_behind(bench: Bench, context: Context) -> Plan | None:
 
 
 def _digests(plan: Plan) -> tuple[str, ...]:
-    """Return the digests of the plan, and of its state before `dltune tune --into`, in the first
-    schema too."""
-    before = with_sections(plan, settings=None)
-    return documents.digest(plan), documents.digest(before), documents.digest_of(first(before))
+    """Return the digests of the plan, and of its state before `dltune tune --into`."""
+    return documents.digest(plan), documents.digest(with_sections(plan, settings=None))
 
 
 # The page

@@ -21,10 +21,10 @@ from dltune.base.documents import (
 )
 from dltune.schemas import machine as machine_document
 from dltune.schemas.machine import Machine
-from dltune.schemas.profile import Framework, Samples, tensorflow_alone
+from dltune.schemas.profile import Framework, Samples
 from dltune.schemas.settings import MEASURED, Choice, Verdict
 
-SCHEMA = "dltune.bench/2"
+SCHEMA = "dltune.bench/1"
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +110,7 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choices: tuple[Choice, ...] = ()
 
 
-class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One job under several settings that take turns. `dltune bench` writes it.
 
     Times are in seconds. A *step* lasts from one start of the job's main step graph to the next
@@ -152,7 +152,7 @@ def check(bench: Bench) -> list[str]:
     return faults
 
 
-load = documents.reader(Bench, SCHEMA, check, {1: tensorflow_alone})
+load = documents.reader(Bench, SCHEMA, check)
 
 
 def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
         yield from at_most(1).faults(f"{at}.scheduling", *turn.scheduling)
 
 
-TUNE_SCHEMA = "dltune.tune/2"
+TUNE_SCHEMA = "dltune.tune/1"
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,7 +189,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
-class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of a search for settings.
 
     `dltune tune` keeps it next to its plan and removes it when the search is complete. Ratios are
@@ -223,4 +223,4 @@ def check_tune(state: Tune) -> list[str]:
     return faults
 
 
-load_tune = documents.reader(Tune, TUNE_SCHEMA, check_tune, {1: tensorflow_alone})
+load_tune = documents.reader(Tune, TUNE_SCHEMA, check_tune)

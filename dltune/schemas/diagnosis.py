@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -72,22 +72,6 @@ def finding_faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
         if finding.gain is not None:
             low = finding.gain.low
             yield from at_least(low, "its low").of(f"{at}.gain", finding.gain, "high")
-
-
-def of_another_kind(document: dict[str, Any], *, title: str, fix: str) -> dict[str, Any]:
-    """A document as it was before findings were of one kind: these fields had other names, and no
-    rule was named."""
-    names = {title: "title", fix: "fix"}
-    found = document.get("findings")
-    if not isinstance(found, list):
-        return document  # and refused for that
-    return {**document, "findings": [_renamed(one, names) for one in found]}
-
-
-def _renamed(one: object, names: dict[str, str]) -> object:
-    if not isinstance(one, dict):
-        return one
-    return {"cause": "not-named", **{names.get(field, field): one[field] for field in one}}
 
 
 # what a main thread of Python is at

@@ -9,7 +9,7 @@ calls and pages accessed in mappings. *Storage* bytes came from below the page c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +20,7 @@ from dltune.base.formatting import size
 from dltune.schemas import diagnosis
 from dltune.schemas.diagnosis import Finding
 
-SCHEMA = "dltune.io/2"
+SCHEMA = "dltune.io/1"
 _POWER_OF_TWO = Bound("a power of two", lambda size: size >= 1 and not size & (size - 1))
 
 PatternKind = Literal["sequential", "strided", "shuffled", "mixed", "unknown"]
@@ -409,7 +409,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share_of_ceiling: float
 
 
-class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A report on reading.
 
     `subject`: the job's command, `pid N`, or the file's path.
@@ -432,11 +432,6 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     unseen: tuple[str, ...]
 
 
-def _second(first: dict[str, Any]) -> dict[str, Any]:
-    """A document of the first schema, which had findings of its own kind."""
-    return diagnosis.of_another_kind(first, title="said", fix="advice")
-
-
 def check(io: Io) -> list[str]:
     """All that cannot be true of an io document, one sentence each, the field's path first."""
     faults = []
@@ -454,7 +449,7 @@ def check(io: Io) -> list[str]:
     return faults
 
 
-load = documents.reader(Io, SCHEMA, check, {1: _second})
+load = documents.reader(Io, SCHEMA, check)
 
 
 def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:

@@ -6,7 +6,7 @@ read it. You can read, edit and commit it. Each planner owns one section; a plan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +19,12 @@ from dltune.base.formatting import visible
 from dltune.schemas import graph
 from dltune.schemas.profile import Framework, Placement
 
-SCHEMA = "dltune.plan/2"
+SCHEMA = "dltune.plan/1"
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan.
 
     `profile`: SHA-256 of the profile's content.
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 def stored(path: Path) -> Plan:
     """The plan in a file, its sections as JSON has them. Raises UsageError, with every fault."""
-    return documents.read(path, Plan, SCHEMA, _faults, {1: _second})
+    return documents.read(path, Plan, SCHEMA, _faults)
 
 
 def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
@@ -68,33 +68,6 @@ def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
             f"{path} is invalid: in sections.{visible(name)}: {documents.located(error)}",
             remedy="create the plan again with this version of dltune",
         ) from None
-
-
-def first(plan: Plan) -> dict[str, Any]:
-    """As the first schema had it."""
-    fields = {field: getattr(plan, field) for field in plan.__struct_fields__[1:7]}
-    return {
-        "schema": "dltune.plan/1",
-        **fields,
-        "tensorflow": plan.framework.version if plan.framework else "",
-        "signatures": plan.signatures,
-        **{name: plan.sections.get(name) for name in ("threads", "io", "allreduce", "settings")},
-    }
-
-
-def _second(first: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan of the first schema: TensorFlow's alone, with its four planners' sections for
-    fields."""
-    fields = dict(first)
-    version = fields.pop("tensorflow", "")
-    build = {"name": "tensorflow", "version": version, "git": "", "python": ""}
-    names = ("settings", "allreduce", "threads", "io")
-    sections = {name: fields.pop(name, None) for name in names}
-    return {
-        **fields,
-        "framework": build if version else None,
-        "sections": {name: section for name, section in sections.items() if section is not None},
-    }
 
 
 def _faults(plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -33,7 +33,7 @@ from dltune.schemas.machine import Machine, Roofs, check_roofs
 from dltune.schemas.pytorch_step import Calls, Compiled, call_faults, compiled_faults
 from dltune.schemas.settings import SettingsPlan
 
-SCHEMA = "dltune.profile/2"
+SCHEMA = "dltune.profile/1"
 
 Placement = Literal["spread", "shared"]
 PartName = Literal["ops", "executor", "input", "communication", "python"]
@@ -353,18 +353,6 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return capabilities_of(self.name)
 
 
-def tensorflow_alone(first: dict[str, Any]) -> dict[str, Any]:
-    """A document of the first schema, which had TensorFlow's version, or its build, and nothing
-    else's, with its framework."""
-    fields = dict(first)
-    build = fields.pop("tensorflow", None)
-    if isinstance(build, str):
-        build = {"version": build, "git": "", "python": ""}
-    if not isinstance(build, dict):
-        return first
-    return {**fields, "framework": {"name": "tensorflow", **build}}
-
-
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Thread settings of the job, as the framework resolved them.
 
@@ -438,7 +426,7 @@ class Counters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fault_seconds: float | None = None
 
 
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A profile: what was measured, without any decision.
 
     If the job has several tasks, `steps` are those of the measured task.
@@ -552,7 +540,7 @@ def check(profile: Profile) -> list[str]:
     return faults
 
 
-load = documents.reader(Profile, SCHEMA, check, {1: tensorflow_alone})
+load = documents.reader(Profile, SCHEMA, check)
 
 
 def _op_faults(here: str, op: Op) -> Iterator[str]:

@@ -9,7 +9,6 @@ import pytest
 import synthetic
 from plan_sections import FUSED, HERE, PLAIN, TCMALLOC, THREADS, UNIFORM, tuned, under
 
-from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.plan.plan import (
     bare,
@@ -20,7 +19,7 @@ from dltune.plan.plan import (
     require_machine,
     unlike,
 )
-from dltune.schemas.plan import Plan, Threads, first
+from dltune.schemas.plan import Threads
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import SettingsPlan
 
@@ -77,19 +76,6 @@ def test_another_machine_is_told_apart() -> None:
         require_machine(plan, msgspec.structs.replace(HERE, quota=1.5))
 
 
-def test_a_plan_of_the_first_schema_keeps_what_it_says(tmp_path: Path) -> None:
-    section = msgspec.to_builtins(THREADS)
-    old = msgspec.to_builtins(bare(HERE)) | {"schema": "dltune.plan/1", "tensorflow": "2.21.0"}
-    old = {k: v for k, v in old.items() if k not in ("framework", "sections")}
-    path = tmp_path / "plan.json"
-    path.write_bytes(msgspec.json.encode(old | {"threads": section, "io": None}))
-    plan = load(path)
-    assert isinstance(plan, Plan)
-    assert plan.schema == "dltune.plan/2"
-    assert plan.framework == Framework("tensorflow", "2.21.0", "", "")
-    assert plan.sections == {"threads": THREADS}
-
-
 def test_what_was_measured_beside_other_settings_is_remarked() -> None:
     plan = put(None, "settings", TCMALLOC, HERE)
     assert unlike(plan, PLAIN, "threads") == "with allocator=tcmalloc"
@@ -114,10 +100,3 @@ def test_names_of_sections_are_shown_and_never_obeyed(tmp_path: Path) -> None:
         load(path)
     assert "\x1b" not in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_sample_of_the_first_schema_has_the_digest_that_benches_know() -> None:
-    sample = Path(__file__).parents[1] / "schemas" / "samples" / "plan-1.json"
-    plan = load(sample)
-    assert plan.of(SettingsPlan) is None
-    assert documents.digest(plan) == documents.digest_of(first(plan))

@@ -43,14 +43,6 @@ def test_a_bench_comes_back_as_it_was(tmp_path: Path) -> None:
     assert load(path) == BENCH
 
 
-def test_a_bench_of_the_first_schema(tmp_path: Path) -> None:
-    first = msgspec.to_builtins(BENCH) | {"schema": "dltune.bench/1", "tensorflow": "2.21.0"}
-    del first["framework"]
-    path = tmp_path / "bench.json"
-    path.write_bytes(msgspec.json.encode(first))
-    assert load(path) == BENCH
-
-
 @pytest.mark.parametrize(
     ("bench", "told"),
     [

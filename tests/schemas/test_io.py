@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas import io
 from dltune.schemas.diagnosis import Finding
@@ -125,18 +124,6 @@ def test_an_older_schema_is_told(tmp_path):
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(DOCUMENT, schema="dltune.io/9")))
     with pytest.raises(UsageError, match=r"schema 'dltune.io/9'"):
         io.load(path)
-
-
-def test_a_document_of_the_first_schema(tmp_path):
-    path = tmp_path / "io.json"
-    told = {"said": "it is slow", "evidence": "1 MiB/s", "advice": None}
-    was = {**msgspec.to_builtins(DOCUMENT), "schema": "dltune.io/1", "findings": [told]}
-    path.write_bytes(msgspec.json.encode(was))
-    found = io.load(path)
-    assert found.schema == io.SCHEMA
-    (only,) = found.findings
-    assert (only.title, only.evidence, only.fix) == ("it is slow", "1 MiB/s", None)
-    assert documents.digest(found) == documents.digest_of(was)
 
 
 def test_findings_are_checked():

@@ -90,7 +90,7 @@ def test_a_graph_made_by_hand(tmp_path):
 
 
 def test_a_profiled_step_as_a_document():
-    profile = profiles.load(SAMPLES / "profile-1.json.gz")
+    profile = profiles.load(SAMPLES / "profile.json.gz")
     (step,) = profile.steps
     written = graph_document.of_step(step, profile.ops)
     again = decoded(msgspec.json.encode(written))
@@ -104,7 +104,7 @@ def test_a_profiled_step_as_a_document():
 def test_a_profiled_step_tells_types_of_tensors():
     told = (profiles.Tensor("float", 8), profiles.Tensor("int32", 4))
     node = profiles.Node("split", "Split", None, (), (), 12, 1.0, outputs=told)
-    profile = profiles.load(SAMPLES / "profile-1.json.gz")
+    profile = profiles.load(SAMPLES / "profile.json.gz")
     step = msgspec.structs.replace(profile.steps[0], nodes=(node,), device="/device:CPU:0")
     written = graph_document.of_step(step, ())
     assert [(t.slot, t.dtype, t.bytes) for t in written.tensors] == [

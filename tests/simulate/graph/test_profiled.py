@@ -111,7 +111,7 @@ def test_a_slot_of_a_node_that_told_nothing():
 
 
 def test_the_peak_of_a_real_step_is_below_the_allocator_s():
-    profile = documents.load(SAMPLES / "profile-1.json.gz")
+    profile = documents.load(SAMPLES / "profile.json.gz")
     (one,) = profile.steps
     made = step_graph.graph(one)
     at = [

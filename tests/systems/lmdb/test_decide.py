@@ -89,7 +89,7 @@ def experiment(path: str = "/data/data.mdb", **changes: object) -> Io:
 
 def of(experiment: Experiment | None = None, watch: Watch | None = None) -> Io:
     disk = Storage("1:2", "/data", "/dev/x", "ext4", 131072, False, "none", 64, True)
-    return Io("dltune.io/2", "2026", "0", "x", None, (disk,), watch, experiment, (), ())
+    return Io("dltune.io/1", "2026", "0", "x", None, (disk,), watch, experiment, (), ())
 
 
 def watched(kind: PatternKind, size: int = 100 * GIB, path: str = "/data/data.mdb") -> Io:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from dltune.schemas import diagnosis
 from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.allreduce.section import Controller
 
-SCHEMA = "dltune.horovod/2"
+SCHEMA = "dltune.horovod/1"
 # name of the thread here that writes Horovod's timeline
 WRITER = "horovod timeline"
 
@@ -230,7 +230,7 @@ class Timeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: TransferCost | None = None
 
 
-class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A report on the ranks of a job.
 
     `machine`, `machine_name`: fingerprint and name of the machine on which the report was made.
@@ -264,11 +264,6 @@ def names(ranks: Sequence[Rank]) -> str:
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
-def _second(first: dict[str, Any]) -> dict[str, Any]:
-    """Convert a report of the first schema, which had another kind of findings."""
-    return diagnosis.of_another_kind(first, title="told", fix="remedy")
-
-
 def check(report: Horovod) -> list[str]:
     """All that cannot be in a report, one sentence each, the field's path first."""
     return [
@@ -282,7 +277,7 @@ def check(report: Horovod) -> list[str]:
     ]
 
 
-load = documents.reader(Horovod, SCHEMA, check, {1: _second})
+load = documents.reader(Horovod, SCHEMA, check)
 
 
 def _rank_faults(here: str, rank: Rank) -> Iterator[str]:

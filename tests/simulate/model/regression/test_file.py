@@ -84,7 +84,7 @@ def test_a_pickle_inside_is_not_executed(tmp_path):
         ({"dltune": "0.0.1"}, "was trained with dltune 0.0.1"),
         ({"sklearn": "1.0"}, "was trained with scikit-learn 1.0"),
         ({"schema": "dltune.regression/9"}, "has schema 'dltune.regression/9'"),
-        ({"schema": "dltune.profile/2"}, "is a dltune.profile file"),
+        ({"schema": "dltune.profile/1"}, "is a dltune.profile file"),
         ({"features": ["speed"]}, "do not match its header"),
         ({"regressor": "k-neighbours"}, "do not match its header"),
         ({"cases": []}, "do not match its header"),

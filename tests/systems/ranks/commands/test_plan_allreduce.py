@@ -361,7 +361,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     refused(dltune(profile, tmp_path / "none.json"), "cannot read")
     refused(dltune(report, report), "is a dltune.horovod file")
     newer = tmp_path / "newer.json"
-    newer.write_bytes(report.read_bytes().replace(b"dltune.horovod/2", b"dltune.horovod/3"))
+    newer.write_bytes(report.read_bytes().replace(b"dltune.horovod/1", b"dltune.horovod/3"))
     refused(dltune(profile, newer), "dltune.horovod/3", "upgrade dltune")
     short = tmp_path / "short.json"
     short.write_bytes(report.read_bytes()[:200])

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.horovod import schema
@@ -93,30 +92,4 @@ def test_findings_are_checked(tmp_path):
     with pytest.raises(
         UsageError, match=r"findings\[0\] \(spinning-thread\).share must be between"
     ):
-        schema.load(path)
-
-
-def first(*findings: object) -> dict[str, Any]:
-    """A report of the first schema."""
-    whole = msgspec.to_builtins(report(RANK))
-    return {**whole, "schema": "dltune.horovod/1", "findings": list(findings)}
-
-
-def test_a_report_of_the_first_schema(tmp_path):
-    path = tmp_path / "horovod.json"
-    was = first({"told": "it spins", "evidence": "27% of a core", "remedy": "let it sleep"})
-    path.write_bytes(msgspec.json.encode(was))
-    found = schema.load(path)
-    assert found.schema == schema.SCHEMA
-    (only,) = found.findings
-    assert (only.title, only.evidence, only.fix) == ("it spins", "27% of a core", "let it sleep")
-    assert only.cause
-    assert documents.digest(found) == documents.digest_of(was)
-
-
-@pytest.mark.parametrize("findings", [[{"evidence": "27%"}], [7]])
-def test_a_report_of_the_first_schema_that_was_never_one(tmp_path, findings):
-    path = tmp_path / "horovod.json"
-    path.write_bytes(msgspec.json.encode(first(*findings)))
-    with pytest.raises(UsageError):
         schema.load(path)
