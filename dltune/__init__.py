@@ -27,8 +27,8 @@ def apply(plan: str) -> None:
 
 
 def frame(path: str | os.PathLike[str], table: str | None = None) -> pandas.DataFrame:
-    """A table of the dltune document at `path`, such as "ops", "nodes" or "counts" of a profile;
-    without a name the main one of its kind. Times are seconds, sizes bytes.
+    """Return a table of the dltune document at `path`, such as "ops", "nodes" or "counts" of a
+    profile; without a name the main one of its kind. Times are seconds, sizes bytes.
 
     Tables and columns are named after the document's fields (docs/explanation/formats.md). Raises
     `dltune.base.errors.UsageError` if the file is no document or has faults, if it has no such

@@ -61,6 +61,7 @@ def on_terminal(*pieces: Piece) -> list[Piece]:
 
 
 def on_page(*pieces: Piece) -> list[Piece]:
+    """Return the pieces so that only a page shows them."""
     return [Only("page", piece) for piece in pieces]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 import re
@@ -15,6 +16,7 @@ import click
 import pytest
 from owners import NEEDS_ALL
 
+import dltune
 from dltune.cli import cli
 from dltune.findings.rule import rules
 from dltune.gate.limits import METRICS, Config, Limit
@@ -113,6 +115,33 @@ def test_generated_pages_are_fresh():
         [sys.executable, SITE / "generate.py", "--check"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_extension_needs_the_public_interface_alone() -> None:
+    page = (REFERENCE / "python.md").read_text()
+    public = {
+        f"{module}.{name}"
+        for part in page.split("\n## ")[1:]
+        for module in [part.partition("\n")[0]]
+        for name in re.findall(r"^- `(\w+)`:", part, re.MULTILINE)
+    }
+    assert {f"dltune.{name}" for name in dltune.__all__} - {"dltune.__version__"} <= public
+    source = (ROOT / "tests" / "plan" / "foreign" / "dltune_waiting.py").read_text()
+    tree = ast.parse(source)
+    modules: dict[str, str] = {}
+    used = set()
+    for node in ast.walk(tree):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            whole = f"{node.module}.{alias.name}"
+            if (PACKAGE.parent / f"{whole.replace('.', '/')}.py").exists():
+                modules[alias.name] = whole
+            elif whole.startswith("dltune."):
+                used.add(whole)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in modules:
+            used.add(f"{modules[ast.unparse(node.value)]}.{node.attr}")
+    assert len(used) > 15
+    assert {name for name in used if not name.startswith("dltune.schemas.")} - public == set()
 
 
 def test_the_site_builds_strictly_and_loads_nothing_from_outside(tmp_path: Path) -> None:

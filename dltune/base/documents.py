@@ -185,7 +185,7 @@ def read(
     schema: str,
     check: Callable[[DocumentT], list[str]],
 ) -> DocumentT:
-    """The document at `path`, decoded as `kind` and found without fault by `check`.
+    """Return the document at `path`, decoded as `kind` and found without fault by `check`.
 
     `check` returns one sentence per fault, each beginning with the path of the faulty field.
     Raises UsageError when the file cannot be read, is another kind of file, is of another schema,
@@ -199,7 +199,7 @@ def reader(
     schema: str,
     check: Callable[[DocumentT], list[str]],
 ) -> Callable[[Path], DocumentT]:
-    """`read` of this kind."""
+    """Return the function that reads a file of this kind as `read` does."""
 
     def load(path: Path) -> DocumentT:
         """The document in a file. Raises UsageError, which lists every fault."""

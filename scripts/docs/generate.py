@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pages import commands, events, findings, formats, settings
+from pages import commands, events, findings, formats, python, settings
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 # the modules of pages, each with the place that its pages are generated from
@@ -21,6 +21,7 @@ SOURCES = {
     "dltune/plan/settings/space and dltune/systems/*/settings.py": settings,
     "dltune/system/perf": events,
     "dltune/schemas and the schemas of dltune/systems": formats,
+    "the docstrings of public names": python,
 }
 
 
