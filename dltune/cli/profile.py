@@ -145,6 +145,7 @@ def command(
     from dltune.plan.settings.choices import applied
     from dltune.plan.settings.enforce import Settings
     from dltune.profile.session import Session
+    from dltune.profile.session_state import ProfileRequest
     from dltune.system import topology
     from dltune.system.topology import default_interval
 
@@ -184,18 +185,20 @@ def command(
         job = standalone.command if standalone else job
         roofs, unmeasured = roofs_of(machine, line.say)
         session = Session(
-            machine,
-            job,
-            interval=interval or default_interval(machine),
-            cap=cap,
-            counters=events,
-            tell=line.tell,
-            keep=file.write,
-            under=section,
-            roofs=roofs,
-            lacks=lacking_in,
+            ProfileRequest(
+                machine,
+                job,
+                interval=interval or default_interval(machine),
+                cap=cap,
+                counters=events,
+                tell=line.tell,
+                keep=file.write,
+                under=section,
+                roofs=roofs,
+                lacks=lacking_in,
+                notes=unmeasured,
+            )
         )
-        session.notes += unmeasured
         settings = Settings(around, machine, line.say)
         for sentence in around.left:
             line.say(f"setting not applied: {sentence}")

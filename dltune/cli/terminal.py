@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich import table as rich
     from rich.status import Status
 
-    from dltune.profile.session import Progress
+    from dltune.profile.session_state import Progress
     from dltune.schemas.diagnosis import Finding
 
 

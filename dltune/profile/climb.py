@@ -43,7 +43,7 @@ class Climb:
     """
 
     def __init__(self, cases: Sequence[Case], patience: int = PATIENCE) -> None:
-        self._cases = tuple(cases)
+        self.cases = tuple(cases)
         self._all_cores = max(count for count, _ in cases)
         self._patience = patience
         self._position = 0
@@ -54,14 +54,14 @@ class Climb:
     @property
     def case(self) -> Case | None:
         """The case to run now; None when the climb is over."""
-        if self._position >= len(self._cases):
+        if self._position >= len(self.cases):
             return None
-        return self._cases[self._position]
+        return self.cases[self._position]
 
     @property
     def cases_left(self) -> int:
         """Cases still to run if nothing stops before the top of the ladder."""
-        return len(self._cases) - self._position
+        return len(self.cases) - self._position
 
     @property
     def climbing(self) -> int:
@@ -115,7 +115,7 @@ class Climb:
                 self._stopped[key] = best
         if self._samples and self.climbing == 0 and self.case is not None:
             # nothing to gain between here and the count of all cores
-            self._position = [count for count, _ in self._cases].index(self._all_cores)
+            self._position = [count for count, _ in self.cases].index(self._all_cores)
 
     def samples(self) -> Iterator[tuple[str, Case, list[float]]]:
         """Everything measured: (key, case, seconds)."""

@@ -19,7 +19,8 @@ from dltune.job.launch import Job, Process
 from dltune.job.record import Record, period
 from dltune.profile.climb import Choice
 from dltune.profile.processes import WARM_UP
-from dltune.profile.session import Progress, Session
+from dltune.profile.session import Session
+from dltune.profile.session_state import ProfileRequest, Progress
 from dltune.schemas.machine import Machine, Roofs
 from dltune.system.topology import default_interval
 from dltune.watch.job_watch import JobWatch, looked_at_again, unsettled
@@ -66,18 +67,20 @@ class Observing:
         self._settled = False  # True once it is settled whether memory grows
         self._period: float | None = None  # of its step, at the end
         self._session = Session(
-            machine,
-            command,
-            interval=default_interval(machine),
-            cap=8,
-            counters=counters,
-            tell=self._look_on,
-            keep=lambda _: None,
-            ready=self._watched,
-            over=self._over,
-            roofs=roofs,
-            lacks=lacks,
-            flushes=lambda: ends and self._seen is not None and are_in_ops(self._seen),
+            ProfileRequest(
+                machine,
+                command,
+                interval=default_interval(machine),
+                cap=8,
+                counters=counters,
+                tell=self._look_on,
+                keep=lambda _: None,
+                ready=self._watched,
+                over=self._over,
+                roofs=roofs,
+                lacks=lacks,
+                flushes=lambda: ends and self._seen is not None and are_in_ops(self._seen),
+            )
         )
 
     def greet(self, process: Process) -> list[str]:
@@ -132,11 +135,11 @@ class Observing:
             if time.monotonic() >= until:
                 break
         after = self._reported(job, pid)
-        record = self._session.sightings.records[pid]
+        record = self._session.state.records[pid]
         return period(record, graph, before, after) if after else None
 
     def _reported(self, job: Job, pid: int) -> protocol.Report | None:
-        self._session.ask(pid)
+        self._session.state.ask(pid)
         until = time.monotonic() + PATIENT
         for event in job.events(0.1):
             mine = event and event.process and event.process.pid == pid
@@ -165,7 +168,7 @@ class Observing:
 
     def _has_prepared(self) -> bool:
         """Return True if it was watched before it trained, and trains now."""
-        return self._prepared and self._session.trained is not None
+        return self._prepared and self._session.state.trained is not None
 
     def _look_on(self, progress: Progress) -> None:
         if self._watch is None or self._has_prepared():
@@ -188,19 +191,19 @@ class Observing:
             return
         if self._job is None or self._job.exit_code is not None:
             return
-        records = self._session.sightings.records
+        records = self._session.state.records
         subject = max(records, key=lambda pid: _trained(records[pid]), default=self._job.pid)
         if self._watch is not None:
             self._end(self._watch)
             self._seen = None
             self._wanted = max(LEAST, min(SHARE * self._left(), MOST))
-        self._prepared = self._session.trained is None
+        self._prepared = self._session.state.trained is None
         self._watch = JobWatch(self._job.pid, subject, records)
 
     def _is_early(self) -> bool:
         """For a job without its third step to be watched all the same."""
         now = time.monotonic()
-        if (trained := self._session.trained) is not None:
+        if (trained := self._session.state.trained) is not None:
             return now - trained < min(FEW, self._budget / 3)
         if self._greeted is not None:
             return now - self._greeted < min(UNTRAINED, self._budget / 3)
@@ -208,7 +211,7 @@ class Observing:
 
     def _patience(self) -> float:
         """Return the most seconds until a job's first step, by the frameworks of its Pythons."""
-        names = {loaded(python.pid) for python in self._session.sightings.pythons}
+        names = {loaded(python.pid) for python in self._session.state.sightings.pythons}
         return max([WITHOUT, *(framework(name).patience for name in names)])
 
 

@@ -18,7 +18,7 @@ from dltune.base.formatting import Table, columns
 from dltune.cli import cli, terminal
 from dltune.cli.profile import show_profile
 from dltune.cli.terminal import Line, live, show
-from dltune.profile.session import Progress
+from dltune.profile.session_state import Progress
 from dltune.schemas.profile import Memory
 from dltune.simulate.machine_transfer import Law
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,9 +15,10 @@ from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
 from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
+from dltune.profile import op_measurement, session, session_state
 from dltune.profile import processes as discovery
-from dltune.profile import session
-from dltune.profile.session import Progress, Session
+from dltune.profile.session import Session
+from dltune.profile.session_state import ProfileRequest, Progress
 from dltune.schemas.profile import Profile, check
 
 # the best thread count of each node's op
@@ -47,14 +49,16 @@ class Profiling:
         self.progress: list[Progress] = []
         self.kept: list[Profile] = []
         self.session = Session(
-            machine(cores),
-            ["python", "train.py"],
-            interval=1,
-            cap=3,
-            tell=self.progress.append,
-            keep=self.kept.append,
-            look=NoLooks,
-            ready=ready,
+            ProfileRequest(
+                machine(cores),
+                ["python", "train.py"],
+                interval=1,
+                cap=3,
+                tell=self.progress.append,
+                keep=self.kept.append,
+                look=NoLooks,
+                ready=ready,
+            )
         )
         self.processes = [Process(curve, pid) for pid in range(1, processes + 1)]
         for process in self.processes:
@@ -150,6 +154,8 @@ def test_ops_that_have_stopped_keep_their_best():
 @pytest.mark.parametrize("before", [10, 25])
 def test_validation_first_is_not_taken_for_the_step(before):
     profiling = Profiling()
+    state = profiling.session.state
+    state.request = replace(state.request, notes=["a note of the caller"])
     process = profiling.process
 
     def story():
@@ -160,7 +166,7 @@ def test_validation_first_is_not_taken_for_the_step(before):
 
     found = profiling.run(story())
     assert [step.signature for step in found.steps] == ["-".join(TRAINING)]
-    assert not found.notes
+    assert found.notes == ("a note of the caller",)
     assert not check(found)
 
 
@@ -211,13 +217,15 @@ def test_two_steps_share_the_climb():
 def clock(monkeypatch):
     """A second for each time that it is looked at."""
     seconds = itertools.count()
-    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    fake = SimpleNamespace(monotonic=lambda: float(next(seconds)))
+    for module in (session, session_state, op_measurement):
+        monkeypatch.setattr(module, "time", fake)
 
 
 @pytest.mark.parametrize("times", [17, 18, 19, 20])
 def test_a_step_that_stops_running_does_not_stop_the_climb(monkeypatch, clock, times):
     """Wherever in a case it stops."""
-    monkeypatch.setattr(session, "GONE_SECONDS", 500.0)
+    monkeypatch.setattr(op_measurement, "GONE_SECONDS", 500.0)
     profiling = Profiling()
     process = profiling.process
 
@@ -233,7 +241,7 @@ def test_a_step_that_stops_running_does_not_stop_the_climb(monkeypatch, clock, t
 
 @pytest.mark.parametrize("times", [17, 18, 19, 20])
 def test_a_job_that_goes_on_to_another_model_is_given_up(monkeypatch, clock, times):
-    monkeypatch.setattr(session, "GONE_SECONDS", 500.0)
+    monkeypatch.setattr(op_measurement, "GONE_SECONDS", 500.0)
     profiling = Profiling()
 
     def story():
@@ -365,7 +373,10 @@ def test_every_case_is_kept_as_it_ends():
 
 
 def test_a_plugin_that_failed_ends_the_session_at_once():
-    fresh = Session(machine(2), ["x"], interval=1, cap=3, tell=lambda _: None, keep=lambda _: None)
+    request = ProfileRequest(
+        machine(2), ["x"], interval=1, cap=3, tell=lambda _: None, keep=lambda _: None
+    )
+    fresh = Session(request)
     failed = Event(None, protocol.Failed(1, "2.21.0", "no compiler"))
     job = Job(iter([PYTHON_TOLD, failed, None, None]))
     with pytest.raises(UsageError, match="no compiler"):
