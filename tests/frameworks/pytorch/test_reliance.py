@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
+from hooked import JOBS
 from torches import TORCH_PYTHON, needs_torch
 
 from dltune.frameworks.pytorch import INJECTED
+from dltune.job.launch import Job
+from dltune.job.protocol import Orders
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -51,3 +56,22 @@ assert len(begun) == 12, begun
 
 def test_all_backward_passes_go_through_one_function() -> None:
     subprocess.run([TORCH_PYTHON, "-c", PASSES, INJECTED], check=True, timeout=120)
+
+
+def test_calls_within_an_op_are_not_observed_except_by_the_scripts_own_profiler(
+    tmp_path: Path,
+) -> None:
+    """In both passes, in which the plugin has other numbers of callbacks."""
+    file, steps, profiled = tmp_path / "found.json", 40, 30
+    with Job(
+        [str(TORCH_PYTHON), str(JOBS / "torch_observed.py"), str(file), f"--profiled={profiled}"],
+        greet=lambda _: Orders(1, discover=True).lines(),
+    ) as job:
+        for _ in job.events(0.2):
+            pass
+    assert job.exit_code == 0
+    found = json.loads(file.read_text())
+    assert found[0] == found[profiled] == {"forward": True, "backward": True}
+    assert [one for step, one in enumerate(found[4:], 4) if step != profiled] == [
+        {"forward": False, "backward": False}
+    ] * (steps - 5)
