@@ -19,6 +19,7 @@ from dltune.systems.memory.decide import decide
 from dltune.systems.memory.model import selection
 from dltune.systems.memory.model.allocator import Held, executed
 from dltune.systems.memory.model.profiled_step import measured
+from dltune.systems.memory.request import Request
 from dltune.systems.memory.section import Memory
 
 MIB = 1 << 20
@@ -69,7 +70,7 @@ def sweep(found: Profile, budgets: int) -> Iterator[Point]:
     for place in range(budgets):
         budget = low + (high - low) * place // (budgets - 1)
         began = time.perf_counter()
-        section = decide(found, budget).section
+        section = decide(found, Request(budget)).section
         seconds = time.perf_counter() - began
         order = [number[section.nodes[at]] for at in section.order]
         yield Point(budget, section, executed(given, order), seconds)

@@ -13,7 +13,6 @@ import numpy as np
 
 from dltune.base.errors import UsageError
 from dltune.native.solver import SolverFailed
-from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Node, Profile, Step
 from dltune.simulate import step_graph
 from dltune.simulate.step_graph import Amounts, Lives, peak
@@ -24,6 +23,7 @@ from dltune.systems.memory.model.schedule import lean, levels, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, exact, select
 from dltune.systems.memory.offload import CacheTooSmall, Offloader, Offloading
 from dltune.systems.memory.pytorch import EagerStep, eager, recomputed
+from dltune.systems.memory.request import SMALLEST, Request
 from dltune.systems.memory.section import GivenUp, Memory
 from dltune.systems.memory.show import mib
 
@@ -66,47 +66,36 @@ class Planned:
     failure: str | None
 
 
-def decide(
-    profile: Profile,
-    budget: int | None = None,
-    slowdown: float | None = None,
-    *,
-    largest_batch: bool = False,
-    tier: Tier | None = None,
-    bounded: bool = False,
-    solve: float | None = None,
-) -> Planned:
-    """`budget`: bytes of TensorFlow's allocator in all; `slowdown`: as few as with so much more op
-    time, a share; neither: as few as possible. `largest_batch`: with as many examples as the budget
-    has room for. `tier`: where results can leave to meanwhile. `bounded`: with the bound; `solve`:
-    and, for so many seconds, a better selection under the budget: both need ortools, and hold where
-    nothing leaves. Raises UsageError when the budget cannot be met, or the profile lacks the
-    necessary data."""
-    called = None if largest_batch or tier else _called(profile)
+def decide(profile: Profile, request: Request = SMALLEST) -> Planned:
+    """Return the plan of a step whose calls or nodes are known. Raises UsageError when the budget
+    cannot be met, or the profile lacks the necessary data."""
+    request.require_support(profile)
+    called = _called(profile)
     step, given, live = (None, called.step, called.live) if called else plannable(profile)
-    batch = None
-    if largest_batch and budget is not None and step:
+    budget, batch = request.budget, None
+    if request.largest_batch and budget is not None and step:
         steps = batched(profile, step, given)
         given, batch = _largest(steps, budget - live)
         batch = None if batch == steps.batch else batch
     lower = given if called else leaner(given)
     total = sum(given.seconds)
     moved: Offloading | None = None
-    if budget is not None and tier is not None and step:
-        found, moved = lower, _offloaded(Offloader(lower, step, tier), budget, live)
+    if budget is not None and request.tier and step:
+        found, moved = lower, _offloaded(Offloader(lower, step, request.tier), budget, live)
         chosen = moved.selection
     elif budget is not None:
         found, chosen = within((lower, given), budget, live)
-    elif slowdown is not None:
-        found, chosen = lower, _slower(lower, slowdown * total)
+    elif request.slowdown is not None:
+        found, chosen = lower, _slower(lower, request.slowdown * total)
     else:
         found, chosen = _least((lower, given))
     bound = failure = None
-    if moved is None and (bounded or solve is not None):
+    if moved is None and (request.bounded or request.solve is not None):
         room = chosen.peak if budget is None else budget - live
-        chosen, bound, failure = _bounded(found, chosen, room, solve)
+        chosen, bound, failure = _bounded(found, chosen, room, request.solve)
     before = [Run(node) for node in given.order]
     most = _peak(given, before)
+    offloaded = tuple(moved.offloaded) if moved else ()
     section = Memory(
         signature=step.signature if step else called.calls.signature if called else "",
         nodes=tuple(found.graph.names[node] for node in found.order),
@@ -120,7 +109,8 @@ def decide(
         course_before=course(given, before),
         course=course(found, chosen.steps, moved.level if moved else None),
         batch=batch,
-        offloaded=tuple(moved.offloaded) if moved else (),
+        offloaded=offloaded,
+        folder=str(request.offload.resolve()) if request.offload and offloaded else None,
         waited=moved.waited if moved else 0.0,
         calls=called.calls.forward if called else (),
         given_up=given_up(called, chosen) if called else (),
@@ -155,11 +145,6 @@ def given_up(called: EagerStep, chosen: Selection) -> tuple[GivenUp, ...]:
 def plannable(profile: Profile) -> tuple[Step, MeasuredStep, int]:
     """Return the step of the most op time, and the bytes that are held outside it. Raises
     UsageError when it cannot be planned, or the profile lacks the necessary data."""
-    if profile.framework.capabilities.is_eager:  # its steps have no graph to change
-        raise UsageError(
-            "--largest-batch, --deepest and --offload support TensorFlow only",
-            remedy="for PyTorch, pass --budget, --smallest or --slowdown only",
-        )
     if profile.memory is None:
         raise UsageError(
             "the profile does not contain the job's memory use",

@@ -20,6 +20,8 @@ from dltune.views import View
 
 if TYPE_CHECKING:
     from dltune.schemas.profile import Profile
+    from dltune.systems.memory.decide import Planned
+    from dltune.systems.memory.request import Request
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -162,117 +164,35 @@ class MemoryPlanner(Planner[Memory]):
 PLANNER = MemoryPlanner()
 
 
-def _decide(
-    profile: Path,
-    budget: int | None,
-    smallest: bool,
-    slowdown: float | None,
-    largest_batch: bool,
-    deepest: bool,
-    offload: Path | None,
-    solve: float | None,
-) -> Decision[Memory]:
+def _decide(profile: Path, **options: Any) -> Decision[Memory]:
     from dltune.native import solver
     from dltune.schemas import profile as documents
-    from dltune.system.memory import file_tier, in_memory
     from dltune.systems.memory import show
     from dltune.systems.memory.decide import decide
     from dltune.systems.memory.pytorch import decide_compiled
+    from dltune.systems.memory.request import Request
 
-    if [budget is not None, smallest, slowdown is not None].count(True) != 1:
-        raise UsageError(
-            "exactly one of --budget, --smallest and --slowdown is required",
-            remedy="pass for example --budget 8GiB",
-        )
-    if largest_batch and budget is None:
-        raise UsageError(
-            "--largest-batch requires --budget", remedy="add for example --budget 8GiB"
-        )
-    if deepest and (budget is None or largest_batch):
-        raise UsageError(
-            "--deepest requires --budget and cannot be combined with --largest-batch",
-            remedy="pass for example --budget 8GiB --deepest",
-        )
-    if offload is not None and (budget is None or largest_batch or solve is not None):
-        raise UsageError(
-            "--offload requires --budget and cannot be combined with --largest-batch or --solve",
-            remedy="pass for example --budget 8GiB --offload FOLDER",
-        )
-    if solve is not None:
-        if budget is None:
-            raise UsageError("--solve requires --budget", remedy="add for example --budget 8GiB")
-        solver.require()
-    found = documents.load(profile)
-    if found.compiled is not None:
-        if largest_batch or deepest or offload or solve is not None:
-            raise UsageError(
-                "--largest-batch, --deepest, --offload and --solve do not apply to jobs that use "
-                "torch.compile",
-                remedy="pass --budget, --smallest or --slowdown only",
-            )
-        section = decide_compiled(found, found.compiled, budget, slowdown)
+    request = Request(**options, bounded=solver.installed())
+    measured = documents.load(profile)
+    request.require_support(measured)
+    if measured.compiled is not None:
+        section = decide_compiled(measured, measured.compiled, request)
         return Decision(
             section,
-            found.machine,
-            found,
+            measured.machine,
+            measured,
             choice=show.choice(section),
             shown=show.decision(section),
             summary={field: getattr(section, field) for field in (*memory.FIGURES, "compiled")},
         )
     depths = None
-    if deepest and budget is not None:
-        from dltune.systems.memory import deepest as deeper
+    if request.deepest and request.budget is not None:
+        from dltune.systems.memory.deepest import deepest
 
-        depths = deeper.deepest(found, budget)
-    tier = file_tier(offload) if offload else None
-    planned = decide(
-        found,
-        budget,
-        slowdown,
-        largest_batch=largest_batch,
-        tier=tier,
-        bounded=solver.installed(),
-        solve=solve,
-    )
-    section, peak = planned.section, planned.peak
-    if offload and section.offloaded:
-        section = msgspec.structs.replace(section, folder=str(offload.resolve()))
-    largest = ", ".join(f"{name} {show.mib(bytes)}" for name, bytes in peak.largest)
-    remarks = [
-        f"without a plan, the memory of a step peaks at {peak.at}: {show.mib(peak.bytes)} plus "
-        f"{show.mib(section.live)} of persistent memory; largest tensors at the peak: {largest}"
-    ]
-    if planned.failure is not None:
-        remarks.append(f"{planned.failure}; the plan uses the best selection up to then")
-    if planned.bound is not None and section.again:
-        longer = (section.seconds + section.added) / (section.seconds + planned.bound) - 1
-        remarks.append(
-            "in this order of ops, every selection adds at least "
-            f"{planned.bound / section.seconds:.2%} to the step; the planned step takes at most "
-            f"{longer:.2%} longer than with the best selection"
-        )
-    if section.batch is not None:
-        remarks.append(
-            f"a batch of {section.batch} samples fits; set this batch size in the job. If that "
-            "changes the job's graph, profile the job and plan again"
-        )
-    if tier and offload:
-        speed = (
-            f"{offload} reads and writes at {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
-        )
-        if section.offloaded:
-            remarks.append(
-                f"{speed}: a step waits {section.waited:.2f} s for copies at this speed, and less "
-                "while they fit into the page cache"
-            )
-        else:
-            remarks.append(f"{speed}: nothing is offloaded because recomputing is faster")
-        if in_memory(offload):
-            remarks.append(
-                f"{offload} is on a file system in memory: offloaded tensors still use memory"
-            )
-    if not (section.again or section.offloaded):
-        remarks.append("nothing is recomputed: changing the order of the ops is sufficient")
+        depths = deepest(measured, request.budget)
+    planned = decide(measured, request)
+    section = planned.section
+    remarks = list(_remarks(planned, request))
     if depths and depths.planned.blocks == depths.tried:
         remarks.append(
             f"networks of more than {depths.tried} blocks were not tried and can also fit"
@@ -281,10 +201,51 @@ def _decide(
     summary["bound"] = planned.bound
     return Decision(
         section,
-        found.machine,
-        found,
+        measured.machine,
+        measured,
         choice=show.choice(section),
         remarks=remarks,
         shown=show.decision(section, depths),
         summary={**summary, "deepest": depths} if depths else summary,
     )
+
+
+def _remarks(planned: Planned, request: Request) -> Iterator[str]:
+    from dltune.system.memory import in_memory
+    from dltune.systems.memory.show import mib
+
+    section, peak = planned.section, planned.peak
+    largest = ", ".join(f"{name} {mib(bytes)}" for name, bytes in peak.largest)
+    yield (
+        f"without a plan, the memory of a step peaks at {peak.at}: {mib(peak.bytes)} plus "
+        f"{mib(section.live)} of persistent memory; largest tensors at the peak: {largest}"
+    )
+    if planned.failure is not None:
+        yield f"{planned.failure}; the plan uses the best selection up to then"
+    if planned.bound is not None and section.again:
+        longer = (section.seconds + section.added) / (section.seconds + planned.bound) - 1
+        yield (
+            "in this order of ops, every selection adds at least "
+            f"{planned.bound / section.seconds:.2%} to the step; the planned step takes at most "
+            f"{longer:.2%} longer than with the best selection"
+        )
+    if section.batch is not None:
+        yield (
+            f"a batch of {section.batch} samples fits; set this batch size in the job. If that "
+            "changes the job's graph, profile the job and plan again"
+        )
+    if (offload := request.offload) and (tier := request.tier):
+        speed = (
+            f"{offload} reads and writes at {tier.bandwidth / 1e6:,.0f} MB/s without the page cache"
+        )
+        if section.offloaded:
+            yield (
+                f"{speed}: a step waits {section.waited:.2f} s for copies at this speed, and less "
+                "while they fit into the page cache"
+            )
+        else:
+            yield f"{speed}: nothing is offloaded because recomputing is faster"
+        if in_memory(offload):
+            yield f"{offload} is on a file system in memory: offloaded tensors still use memory"
+    if not (section.again or section.offloaded):
+        yield "nothing is recomputed: changing the order of the ops is sufficient"

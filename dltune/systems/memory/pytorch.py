@@ -16,6 +16,7 @@ from dltune.schemas.pytorch_step import Call, Calls, Compiled, Graph, Rung
 from dltune.simulate.step_graph import CSR, Kind, StepGraph, Tensors
 from dltune.systems.memory.model.profiled_step import MeasuredStep
 from dltune.systems.memory.model.schedule import Step as Run
+from dltune.systems.memory.request import SMALLEST, Request
 from dltune.systems.memory.section import Memory
 from dltune.systems.memory.show import mib
 
@@ -335,12 +336,9 @@ class Kept:
     added: float
 
 
-def decide_compiled(
-    profile: Profile, found: Compiled, budget: int | None, slowdown: float | None
-) -> Memory:
-    """Plan for `budget`: bytes of PyTorch's allocator in all; `slowdown`: as few as with so much
-    more work, a share; neither: as few as possible. Raises UsageError when the budget cannot be
-    met, or the profile lacks the necessary data.
+def decide_compiled(profile: Profile, found: Compiled, request: Request = SMALLEST) -> Memory:
+    """Return the plan of a compiled step, whose slowdown is a share of its work. Raises UsageError
+    when the budget cannot be met, or the profile lacks the necessary data.
 
     The plan chooses the part of a step that PyTorch's compiler keeps for the backward pass.
     `activation_memory_budget`, a number, is the part that the compiler keeps of all that it would
@@ -348,7 +346,7 @@ def decide_compiled(
     own graphs.
     """
     _require_known(found)
-    there = list(_kept(found))
+    there, budget, slowdown = list(_kept(found)), request.budget, request.slowdown
     if budget is not None:
         fitting = [one for one in there if one.peak <= budget]
         least = min(one.peak for one in there)

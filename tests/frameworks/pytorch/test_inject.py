@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -124,3 +125,56 @@ def test_a_package_that_is_something_else_is_imported_as_ever(
 ) -> None:
     code = "import contextlib\nwith contextlib.suppress(ImportError): import torch"
     assert told(package(tmp_path, optimizer=optimizer), code) == []
+
+
+def test_one_module_alone_replaces_what_runs_a_backward_pass() -> None:
+    replaces = [
+        file for file in PACKAGE.rglob("*.py") if "_engine_run_backward" in file.read_text()
+    ]
+    assert [file.name for file in replaces] == ["_dltune_torch_passes.py"]
+
+
+PASSES = """
+import sys
+from types import ModuleType, SimpleNamespace
+
+sys.path.insert(0, sys.argv[1])
+from _dltune_torch_passes import MEMORY, MODES, PLUGIN, around_passes
+
+told = []
+
+def act(name):
+    def around(run, *arguments, **options):
+        told.append(name)
+        try:
+            return run(*arguments, **options)
+        finally:
+            told.append(-name)
+    return around
+
+def told_of_a_pass():
+    told.clear()
+    assert torch.autograd._engine_run_backward("roots", keep=True) == (("roots",), {"keep": True})
+    return told
+
+torch = ModuleType("torch")
+run = lambda *arguments, **options: (arguments, options)
+torch.autograd = SimpleNamespace(_engine_run_backward=run)
+torch.autograd.graph = SimpleNamespace(_engine_run_backward=run)
+plugin = around_passes(torch, PLUGIN, act(3))
+modes = around_passes(torch, MODES, act(1))
+memory = around_passes(torch, MEMORY, act(2))
+assert torch.autograd._engine_run_backward == torch.autograd.graph._engine_run_backward
+assert told_of_a_pass() == [1, 2, 3, -3, -2, -1]
+modes()
+modes()
+assert told_of_a_pass() == [2, 3, -3, -2]
+modes = around_passes(torch, MODES, act(4))
+plugin()
+assert told_of_a_pass() == [4, 2, -2, -4]
+"""
+
+
+def test_functions_around_a_backward_pass_have_an_order() -> None:
+    """Whoever came first; one that ends leaves the others."""
+    subprocess.run([sys.executable, "-c", PASSES, INJECTED], check=True)

@@ -9,6 +9,7 @@ from memory_steps import profile
 from dltune.base.errors import UsageError
 from dltune.schemas.pytorch_step import Compiled, Graph, Rung, compiled_faults
 from dltune.systems.memory.pytorch import decide_compiled
+from dltune.systems.memory.request import Request
 from dltune.systems.memory.section import Memory, faults
 
 # 10 live, 5 more as the backward pass begins; the loss takes 8 forward, 13 backward
@@ -29,7 +30,8 @@ def decided(
     budget: int | None = None, slowdown: float | None = None, step: Compiled = STEP
 ) -> Memory:
     assert list(compiled_faults(step)) == []
-    section = decide_compiled(profile([]), step, budget, slowdown)
+    smallest = budget is None and slowdown is None
+    section = decide_compiled(profile([]), step, Request(budget, smallest, slowdown))
     assert list(faults(section)) == []
     return section
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from dltune.systems.memory.decide import PARTS, decide
 from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.planner import PLANNER
+from dltune.systems.memory.request import Request
 from dltune.systems.memory.section import faults
 
 
@@ -29,7 +31,7 @@ def needed(found: Profile, planned) -> int:
 
 def test_a_budget_is_met_and_costs_what_runs_again():
     found = training()
-    planned = decide(found, LIVE + 6 * MIB)
+    planned = decide(found, Request(LIVE + 6 * MIB))
     section = planned.section
     assert list(faults(section)) == []
     assert needed(found, section) == section.peak <= 6 * MIB
@@ -41,7 +43,7 @@ def test_a_budget_is_met_and_costs_what_runs_again():
 
 
 def test_with_room_nothing_runs_again():
-    section = decide(training(), LIVE + 9 * MIB).section
+    section = decide(training(), Request(LIVE + 9 * MIB)).section
     assert (section.again, section.added) == (0, 0.0)
 
 
@@ -50,10 +52,10 @@ def test_the_least_can_be_had_and_less_cannot():
     least = decide(found).section
     assert least.budget is None
     assert needed(found, least) == least.peak < 6 * MIB
-    again = decide(found, LIVE + least.peak).section
+    again = decide(found, Request(LIVE + least.peak)).section
     assert again.peak == least.peak
     with pytest.raises(UsageError) as caught:
-        decide(found, LIVE + least.peak - 1)
+        decide(found, Request(LIVE + least.peak - 1))
     assert "budget too small: 3.0 MiB of persistent memory plus at least" in str(caught.value)
     assert f"pass --budget {(LIVE + least.peak) // MIB}MiB or more" in (caught.value.remedy or "")
 
@@ -62,7 +64,7 @@ def test_a_share_of_time_is_kept_and_used():
     found = training()
     peaks = []
     for share in (0.0, 0.1, 0.3, 10.0):
-        section = decide(found, slowdown=share).section
+        section = decide(found, Request(slowdown=share)).section
         assert section.added <= share * section.seconds * (1 + 1e-9)
         peaks.append(section.peak)
     assert peaks == sorted(peaks, reverse=True)
@@ -71,14 +73,14 @@ def test_a_share_of_time_is_kept_and_used():
 
 def test_the_peak_is_named():
     """Where the first gradient is there beside all layers, which it was computed from."""
-    planned = decide(training(), LIVE + 9 * MIB)
+    planned = decide(training(), Request(LIVE + 9 * MIB))
     assert planned.peak.at == f"Gradient_{LAYERS}"
     assert len(planned.peak.largest) == 5
     assert planned.peak.largest[0][1] == MIB
 
 
 def test_the_course_has_the_peaks():
-    section = decide(training(), LIVE + 6 * MIB).section
+    section = decide(training(), Request(LIVE + 6 * MIB)).section
     assert len(section.course) == len(section.course_before) == PARTS
     assert max(section.course) == section.peak
     assert max(section.course_before) == section.before
@@ -87,14 +89,14 @@ def test_the_course_has_the_peaks():
 def test_as_many_examples_as_have_room():
     """Each MiB is of 16 examples, but that of the last gradient, which nothing reads."""
     found = training()
-    section = decide(found, LIVE + 12 * MIB, largest_batch=True).section
+    section = decide(found, Request(LIVE + 12 * MIB, largest_batch=True)).section
     least = decide(found).section.peak
     assert section.peak <= 12 * MIB
     assert 12 * MIB / least <= section.batch / 16 <= 12 * MIB / (least - MIB)
-    few = decide(found, LIVE + 2 * MIB, largest_batch=True).section
+    few = decide(found, Request(LIVE + 2 * MIB, largest_batch=True)).section
     assert 1 <= few.batch < 16
     with pytest.raises(UsageError, match="a batch of one sample does not fit"):
-        decide(found, LIVE + 1, largest_batch=True)
+        decide(found, Request(LIVE + 1, largest_batch=True))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_profiles_that_do_not_tell_enough_are_refused():
 
 def test_room_for_anything_is_told_as_such():
     with pytest.raises(UsageError, match="a batch of more than 16777216 samples fits"):
-        decide(training(), 2**60, largest_batch=True)
+        decide(training(), Request(2**60, largest_batch=True))
 
 
 def test_what_pytorch_does_not_have_is_refused():
@@ -141,9 +143,9 @@ def test_what_pytorch_does_not_have_is_refused():
     with pytest.raises(
         UsageError, match="--largest-batch, --deepest and --offload support TensorFlow only"
     ):
-        decide(found, LIVE, largest_batch=True)
+        decide(found, Request(LIVE, largest_batch=True))
     with pytest.raises(UsageError, match="does not contain the memory that a step holds"):
-        decide(found, LIVE)
+        decide(found, Request(LIVE))
 
 
 def test_a_profile_without_memory_is_refused():
@@ -163,7 +165,8 @@ def patience(monkeypatch):
 def test_the_best_selection_can_be_sought_and_the_bound_is_told():
     found = training()
     budget = LIVE + 5 * MIB
-    quick, best = decide(found, budget, bounded=True), decide(found, budget, solve=SOLVE)
+    quick = decide(found, Request(budget, bounded=True))
+    best = decide(found, Request(budget, solve=SOLVE))
     assert best.failure is None
     assert needed(found, best.section) == best.section.peak <= 5 * MIB
     assert 0 < best.section.added <= quick.section.added
@@ -174,7 +177,7 @@ def test_the_best_selection_can_be_sought_and_the_bound_is_told():
 
 def test_where_nothing_runs_again_nobody_is_asked(monkeypatch):
     monkeypatch.delattr(solver, "run")
-    assert decide(training(), LIVE + 9 * MIB, solve=SOLVE).bound == 0.0
+    assert decide(training(), Request(LIVE + 9 * MIB, solve=SOLVE)).bound == 0.0
 
 
 @pytest.fixture
@@ -197,7 +200,7 @@ def asked(tmp_path):
 def test_a_solver_that_dies_leaves_the_quick_selection_and_says_so(
     asked, solve, monkeypatch, tmp_path
 ):
-    quick = decide(training(), LIVE + 5 * MIB).section
+    quick = decide(training(), Request(LIVE + 5 * MIB)).section
     dying = tmp_path / "python"
     dying.write_text("#!/bin/sh\nkill -SEGV $$\n")
     dying.chmod(0o755)
@@ -224,3 +227,29 @@ def test_solving_is_refused_without_a_budget_or_ortools(asked, monkeypatch):
         asked(budget=LIVE + 5 * MIB, solve=SOLVE)
     assert caught.value.remedy == "pip install 'dltune[memory]'"
     assert asked(budget=LIVE + 5 * MIB).summary["bound"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "exactly one of --budget, --smallest and --slowdown"),
+        ({"budget": LIVE, "smallest": True}, "exactly one of --budget, --smallest and --slowdown"),
+        ({"smallest": True, "largest_batch": True}, "--largest-batch requires --budget"),
+        ({"slowdown": 0.1, "deepest": True}, "--deepest requires --budget and cannot"),
+        ({"budget": LIVE, "deepest": True, "largest_batch": True}, "--deepest requires --budget"),
+        ({"smallest": True, "offload": Path("/tmp")}, "--offload requires --budget and cannot"),
+        ({"budget": LIVE, "offload": Path("/tmp"), "solve": SOLVE}, "--offload requires --budget"),
+        ({"slowdown": 0.1, "solve": SOLVE}, "--solve requires --budget"),
+    ],
+)
+def test_options_that_do_not_go_together_make_no_request(options, why):
+    with pytest.raises(UsageError, match=why):
+        Request(**options)
+
+
+@pytest.mark.parametrize("option", ["largest_batch", "deepest", "offload"])
+def test_means_that_pytorch_does_not_have_are_refused_before_they_are_tried(option):
+    torch = Framework("pytorch", "2.13", "", "3.11")
+    request = Request(LIVE, **{option: Path("/nowhere") if option == "offload" else True})
+    with pytest.raises(UsageError, match="support TensorFlow only"):
+        request.require_support(msgspec.structs.replace(training(), framework=torch))

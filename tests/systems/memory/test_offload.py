@@ -3,6 +3,8 @@ held than planned."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, training
@@ -12,6 +14,7 @@ from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Tensor
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.model.profiled_step import measured
+from dltune.systems.memory.request import Request
 from dltune.systems.memory.section import faults
 
 FAST = Tier("file", 1 << 40, 10e9)
@@ -47,39 +50,47 @@ def most_held(found, section) -> int:
     return most
 
 
+def offloading(budget: int, tier: Tier) -> Request:
+    """To a folder that has been measured."""
+    request = Request(budget, offload=Path("/somewhere"))
+    vars(request)["tier"] = tier
+    return request
+
+
 @pytest.mark.parametrize("room", [3, 4, 6, 8])
 @pytest.mark.parametrize("tier", [FAST, SLOW])
 def test_what_is_read_is_there_and_the_budget_is_met(room, tier):
     found = training()
-    section = decide(found, LIVE + room * MIB, tier=tier).section
-    assert list(faults(msgspec.structs.replace(section, folder="/somewhere"))) == []
+    section = decide(found, offloading(LIVE + room * MIB, tier)).section
+    assert list(faults(section)) == []
+    assert section.folder == ("/somewhere" if section.offloaded else None)
     assert most_held(found, section) == section.peak <= room * MIB
     assert max(section.course) == section.peak
 
 
 def test_a_fast_file_takes_all_and_a_slow_one_what_would_take_longer():
     """Copies of 0.1 ms are hidden behind ops of 10; those of 100 ms are not."""
-    fast = decide(training(), LIVE + 4 * MIB, tier=FAST).section
+    fast = decide(training(), offloading(LIVE + 4 * MIB, FAST)).section
     assert fast.again == 0
     assert fast.waited < 0.01
     assert len(fast.offloaded) >= LAYERS - 4
-    slow = decide(training(), LIVE + 6 * MIB, tier=SLOW).section
+    slow = decide(training(), offloading(LIVE + 6 * MIB, SLOW)).section
     assert slow.offloaded == ()
     assert slow.again > 0
 
 
 def test_less_memory_can_be_had_than_by_computing_again():
     least = decide(training()).section.peak
-    found = decide(training(), LIVE + least - MIB, tier=SLOW).section
+    found = decide(training(), offloading(LIVE + least - MIB, SLOW)).section
     assert found.peak <= least - MIB
     assert found.offloaded
     assert found.waited > 0
     with pytest.raises(UsageError, match=r"too small: 3\.0 MiB of persistent memory plus at least"):
-        decide(training(), LIVE + MIB, tier=SLOW)
+        decide(training(), offloading(LIVE + MIB, SLOW))
 
 
 def test_with_room_nothing_leaves():
-    section = decide(training(), LIVE + 9 * MIB, tier=FAST).section
+    section = decide(training(), offloading(LIVE + 9 * MIB, FAST)).section
     assert (section.offloaded, section.waited, section.folder) == ((), 0.0, None)
 
 
@@ -89,7 +100,7 @@ def test_handles_and_small_tensors_stay(output):
     (step,) = found.steps
     nodes = tuple(msgspec.structs.replace(one, outputs=(output,)) for one in step.nodes)
     small = msgspec.structs.replace(found, steps=(msgspec.structs.replace(step, nodes=nodes),))
-    need = decide(small, LIVE + 9 * MIB).section.peak
-    section = decide(small, LIVE + need * 2 // 3, tier=FAST).section
+    need = decide(small, Request(LIVE + 9 * MIB)).section.peak
+    section = decide(small, offloading(LIVE + need * 2 // 3, FAST)).section
     assert section.offloaded == ()
     assert section.again > 0

@@ -21,6 +21,7 @@ from dltune.schemas.pytorch_step import Calls
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.enforce import RELIEF
 from dltune.systems.memory.pytorch import decide_compiled
+from dltune.systems.memory.request import SMALLEST, Request
 from dltune.systems.memory.section import Memory, faults
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
@@ -83,7 +84,7 @@ def sections(calls) -> dict[float, Memory]:
     found = {0.0: least}
     for part in (0.6, 1.0):
         budget = round(least.live + least.peak + part * (least.before - least.peak))
-        found[part] = decide(profiled(calls), budget).section
+        found[part] = decide(profiled(calls), Request(budget)).section
         assert found[part].live + found[part].peak <= budget
     return found
 
@@ -157,8 +158,8 @@ def test_a_script_with_hooks_of_its_own_is_left_alone(sections, plain, tmp_path)
 
 def test_what_is_compiled_keeps_less_and_draws_no_number_again(alone, tmp_path):
     _, told = compiled(tmp_path)
-    for slowdown, precision in ((0.05, 0.01), (None, 0.25)):
-        section = decide_compiled(profiled(None), told.step, None, slowdown)
+    for request, precision in ((Request(slowdown=0.05), 0.01), (SMALLEST, 0.25)):
+        section = decide_compiled(profiled(None), told.step, request)
         assert section.compiled is not None
         computed, heard = ran(tmp_path, RELIEF.under({"budget": section.compiled}), *COMPILED)
         (*_, came) = [one for one in heard if isinstance(one, protocol.GivenUp)]

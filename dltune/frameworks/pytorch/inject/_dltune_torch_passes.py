@@ -1,12 +1,16 @@
-"""Inside the job's Python: backward passes that it begins. The plugin is told of them; and a script
-that has no optimizer steps with them."""
+"""Inside the job's Python: backward passes that it begins, and functions around them.
+
+Only this module replaces PyTorch's function that runs a pass. The plugin is told of each pass; a
+script that has no optimizer steps with them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from _dltune_torch import at_each_step
@@ -14,6 +18,58 @@ from _dltune_torch import at_each_step
 # changes of a parameter between two passes, where no optimizer has stepped, after which passes
 # step; passes after which they are no longer looked for; numbers of a parameter that are looked at
 ALONE, LOOKS, NUMBERS = 3, 1000, 1 << 16
+# order of functions around a pass, the outermost first: one that leaves dispatch modes, one that
+# reads the allocator, and the plugin, which observes what autograd itself runs
+MODES, MEMORY, PLUGIN = range(3)
+
+
+def around_passes(torch: ModuleType, order: int, act: Callable[..., Any]) -> Callable[[], None]:
+    """Have `act` called for each pass, with a function that runs the pass, and its arguments.
+    Return a function that ends this. Raises AttributeError if this PyTorch runs passes in another
+    way."""
+    return _engine(torch).add(order, act)
+
+
+class _Engine:
+    """PyTorch's function that runs a pass, and the functions around it."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._torch = torch
+        autograd: Any = torch.autograd
+        self._plain = self._run = autograd._engine_run_backward
+        self._around: list[tuple[int, Callable[..., Any]]] = []
+        # the second is what `torch.compiler` puts back
+        autograd._engine_run_backward = autograd.graph._engine_run_backward = self._pass
+        self._leave_uncompiled(self._pass)
+
+    def _pass(self, *arguments: Any, **options: Any) -> Any:
+        return self._run(*arguments, **options)
+
+    def add(self, order: int, act: Callable[..., Any]) -> Callable[[], None]:
+        self._leave_uncompiled(act)
+        entry = order, act
+        self._nest([*self._around, entry])
+        return lambda: self._nest([one for one in self._around if one is not entry])
+
+    def _nest(self, around: list[tuple[int, Callable[..., Any]]]) -> None:
+        self._around = sorted(around, key=lambda one: one[0])
+        run = self._plain
+        for _, act in reversed(self._around):
+            run = functools.partial(act, run)
+        self._run = run
+
+    def _leave_uncompiled(self, act: Any) -> None:
+        """Where what torch.compile compiles begins a backward pass itself."""
+        with contextlib.suppress(Exception):  # else it may be compiled, which is but slow
+            frames = self._torch._C._dynamo.eval_frame
+            if hasattr(frames, "skip_code"):  # older releases, where it is not for what that calls
+                frames.skip_code(act.__code__)
+                return
+            skips = frames._FrameAction.SKIP
+            frames.set_code_exec_strategy(act.__code__, frames._FrameExecStrategy(skips, skips))
+
+
+_engine = functools.cache(_Engine)
 
 
 def before_first_step(torch: ModuleType, load: Callable[[], Any]) -> None:
@@ -30,13 +86,8 @@ class _Passes:
         self._looks = self._changes = 0
         self._before: tuple[Any, Any] = (lambda: None, None)  # a parameter, and its numbers' sum
         at_each_step(torch, before=self._step_begins)
-        autograd: Any = getattr(torch, "autograd", None)
-        if hasattr(autograd, "_engine_run_backward"):
-            self._run = autograd._engine_run_backward
-            # the second is what `torch.compiler` puts back
-            autograd._engine_run_backward = autograd.graph._engine_run_backward = self._pass
-            with contextlib.suppress(Exception):  # else it may be compiled, which is but slow
-                _leave_uncompiled(torch, self._pass.__code__)
+        with contextlib.suppress(AttributeError):  # of a package that is none, or too old
+            around_passes(torch, PLUGIN, self._pass)
 
     def _step_begins(self, *_: Any) -> None:
         # within a backward pass autograd would put back the callbacks of before
@@ -52,14 +103,14 @@ class _Passes:
         task = getattr(getattr(self._torch, "_C", None), "_current_graph_task_id", None)
         return task is not None and task() >= 0
 
-    def _pass(self, *arguments: Any, **options: Any) -> Any:
+    def _pass(self, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         if self._load and not self._within_one() and self._trains_alone(*arguments):
             self._begin()
             if self._plugin:
                 self._plugin.dltune_step_by_passes()
         ends = self._plugin is not None and self._plugin.dltune_pass_begins()
         try:
-            return self._run(*arguments, **options)
+            return run(*arguments, **options)
         finally:
             if ends:
                 self._plugin.dltune_pass_ends()
@@ -81,16 +132,6 @@ class _Passes:
                 # one that is no number is no change
                 self._changes += known() is parameter and total == total and total != before
         return self._changes >= ALONE
-
-
-def _leave_uncompiled(torch: Any, code: CodeType) -> None:
-    """Where what torch.compile compiles begins a backward pass itself."""
-    frames = torch._C._dynamo.eval_frame
-    if hasattr(frames, "skip_code"):  # older releases, where it is not for what that calls
-        frames.skip_code(code)
-        return
-    skips = frames._FrameAction.SKIP
-    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skips, skips))
 
 
 def _parameter(root: Any) -> Any:

@@ -16,6 +16,7 @@ from _dltune_torch import at_each_step
 from _dltune_torch_calls import Calls, allocated, name_of, note_hooks
 from _dltune_torch_compiled import PARTITIONERS, Ladders, runs, without_cache
 from _dltune_torch_modules import Modules
+from _dltune_torch_passes import MEMORY, around_passes
 from _dltune_torch_steps import (
     WARM,
     Allocator,
@@ -110,17 +111,13 @@ class _Passes:
         self._torch, self._allocator = torch, allocator
         self._began: list[tuple[int, int]] = []  # of backward passes: the most before, and then
         self.runs: list[int] = []
-        self._plain = torch.autograd._engine_run_backward
-        torch.autograd._engine_run_backward = self._backward
+        self.end = around_passes(torch, MEMORY, self._backward)
 
-    def _backward(self, *args: Any, **kwargs: Any) -> Any:
+    def _backward(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._began.append((self._allocator.peak(), self._allocator.live()))
         with contextlib.suppress(Exception):  # otherwise the message says that a step runs none
             self.runs = runs(args[0])
-        return self._plain(*args, **kwargs)
-
-    def end(self) -> None:
-        self._torch.autograd._engine_run_backward = self._plain
+        return run(*args, **kwargs)
 
     def step_ends(self) -> dict[str, Any] | None:
         """Return the step in the form of `schemas/compiled.py`, once it is known."""

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "../../../native/core/channel.h"
 #include "../../../native/core/child.h"
@@ -79,10 +80,27 @@ struct SeenCollective : Seen {
   std::function<void()> ends;
 };
 
-// Nobody else hears of ops, as the script's own profiler would.
-bool Alone() {
+using Callback = at::RecordFunctionCallback;
+
+// Functions of all callbacks that the plugin has registered.
+auto& g_registered = *new std::vector<Callback::StartCallback>;
+
+// Of this thread, until it is removed, or a node of autograd's ends in which it was added.
+at::CallbackHandle Register(const Callback& callback) {
+  if (std::find(g_registered.begin(), g_registered.end(), callback.start()) == g_registered.end())
+    g_registered.push_back(callback.start());
+  return at::addThreadLocalCallback(callback);
+}
+
+// No observer has callbacks except the plugin, as the script's own profiler would. How many it has
+// itself differs within and outside a backward pass.
+bool IsSoleObserver() {
+  const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   return !at::hasGlobalCallbacks() &&
-         at::get_record_function_tls_().sorted_tls_callbacks_.size() == (g_nodes ? 3 : 2);
+         std::all_of(callbacks.begin(), callbacks.end(), [](const auto& one) {
+           return std::find(g_registered.begin(), g_registered.end(), one.callback_.start()) !=
+                  g_registered.end();
+         });
 }
 
 // `steers`: it may have threads of its own.
@@ -102,7 +120,7 @@ std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) 
   GiveWidth(seen->ran.threads ? seen->ran.threads : g_own);
   tl.op = true;
   tl.calls = 0;
-  seen->alone = op->calls >= kMany && Alone();
+  seen->alone = op->calls >= kMany && IsSoleObserver();
   if (seen->alone) at::enableRecordFunction(false);
   seen->width = steers ? g_width : 1;
   if (g_wanted.counters) seen->counted = ReadTeam(g_wanted.counters, seen->width);
@@ -176,8 +194,8 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   Spend(NowNs() - seen->began - (ran.end - ran.start));
 }
 
-at::RecordFunctionCallback CallbackOfOps() {
-  return at::RecordFunctionCallback(OpBegins, OpEnds)
+Callback CallbackOfOps() {
+  return Callback(OpBegins, OpEnds)
       .needsInputs(g_gives_inputs)
       .needsOutputs(g_gives_outputs)
       .scopes({at::RecordScope::FUNCTION});
@@ -199,7 +217,7 @@ void HearOps(bool hear, bool with_inputs, bool with_outputs) {
   g_gives_outputs = with_outputs;
   static auto callback = CallbackOfOps();
   if (!alike) callback = CallbackOfOps();
-  at::addThreadLocalCallback(callback);
+  Register(callback);
 }
 
 // A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
@@ -278,8 +296,7 @@ void Observe() {
                    {"asked_inter", 0},
                    {"openmp", runtime}});
   });
-  at::addThreadLocalCallback(at::RecordFunctionCallback(ScopeBegins, ScopeEnds)
-                                 .scopes({at::RecordScope::USER_SCOPE}));
+  Register(Callback(ScopeBegins, ScopeEnds).scopes({at::RecordScope::USER_SCOPE}));
 }
 
 }  // namespace
@@ -305,8 +322,7 @@ DLTUNE_API int dltune_pass_begins() {
   using namespace dltune;
   if (!tl.steps || InChild()) return 0;
   if (tl.backward++ == 0 && g_wanted.hears)
-    g_nodes = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+    g_nodes = Register(Callback(NodeBegins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
   tl.off_nodes = g_nodes;
   if (g_nodes && !g_gives_inputs && !g_hooked) HearOps(false, g_gives_inputs, g_gives_outputs);
   return 1;

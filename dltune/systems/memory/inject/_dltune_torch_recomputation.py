@@ -10,6 +10,7 @@ from typing import Any
 
 # of dltune's core
 from _dltune_torch_calls import Calls, name_of
+from _dltune_torch_passes import MODES, around_passes
 
 # of Python's, for a group that is computed again for another; and for all else
 FRAMES, BESIDE = 8, 1000
@@ -109,23 +110,22 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
 
         def __enter__(self) -> Any:
             autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
-            self._run_backward = torch.autograd._engine_run_backward
-            torch.autograd._engine_run_backward = self._backward
+            self._leave_passes = around_passes(torch, MODES, self._backward)
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> None:
             super().__exit__(*error)
-            torch.autograd._engine_run_backward = self._run_backward
+            self._leave_passes()
             autograd._pop_saved_tensors_default_hooks()
             self.begin()
 
-        def _backward(self, *args: Any, **kwargs: Any) -> Any:
+        def _backward(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             """A backward pass: none of its calls is planned for, so that none is to pass here."""
             if dispatch._get_current_dispatch_mode() is not self:
-                return self._run_backward(*args, **kwargs)
+                return run(*args, **kwargs)
             try:
                 with dispatch._pop_mode_temporarily():
-                    return self._run_backward(*args, **kwargs)
+                    return run(*args, **kwargs)
             finally:
                 self._forget()
 
