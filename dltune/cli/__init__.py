@@ -13,6 +13,7 @@ import click
 
 from dltune import __version__, extensions
 from dltune.base.errors import DltuneError, UsageError
+from dltune.cli.options import example
 
 GROUPS = ("Start here", "Measure", "Decide", "Read", "Keep it fast", "Data")
 
@@ -64,8 +65,8 @@ class _Verbs(click.Group):
 @click.command(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nExample:\n  dltune diagnose -- python train.py\n\n"
-    "dltune COMMAND --help shows a command's options.",
+    epilog=example("dltune diagnose -- python train.py")
+    + "\n\ndltune COMMAND --help shows a command's options.",
 )
 @click.version_option(__version__, prog_name="dltune")
 @click.option(

@@ -12,6 +12,7 @@ import click
 
 from dltune.base.errors import JobFailed, UsageError
 from dltune.base.formatting import between_commas
+from dltune.cli.options import JOB, PATH, example, wait_option
 
 if TYPE_CHECKING:
     from dltune.bench.contest import Progress
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    "bench", epilog="\b\nExample:\n  dltune bench --plan plan.json -o bench.json -- python train.py"
+    "bench", epilog=example("dltune bench --plan plan.json -o bench.json -- python train.py")
 )
 @click.option(
     "--plan",
     "plan_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="Measure this plan, and print its predictions next to the results.",
 )
@@ -59,29 +60,13 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Let a turn take about SECONDS, and at least 3 steps.",
 )
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=1.0),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up if a job sends no message for SECONDS before its first step.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the results to this file, as JSON.",
-)
-@click.option(
-    "--pyperf",
-    type=click.Path(path_type=Path),
-    help="Write the time of each step to this file, for pyperf.",
-)
+@wait_option("a job")
+@click.option("-o", "--output", type=PATH, help="Write the results to this file, as JSON.")
+@click.option("--pyperf", type=PATH, help="Write the time of each step to this file, for pyperf.")
 @click.option("--overwrite", is_flag=True, help="Replace existing output files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @click.option("--verbose", is_flag=True, help="Print the output of the jobs to stderr.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@JOB
 def command(
     plan_path: Path,
     against: str | None,

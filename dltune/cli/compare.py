@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.formatting import Cell, Key, Table, columns, visible
-from dltune.cli.results import print_json
-from dltune.cli.terminal import show
+from dltune.cli.options import PATH, example, top_option
+from dltune.cli.results import tell
+from dltune.views import Piece, Section, View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dltune.compare import benches, profiles
     from dltune.compare.change import Change, Difference
@@ -22,17 +23,10 @@ ONE_SIDED = 10  # ops of one side only that are shown
 BEYOND = 1000  # the digits of an interval that goes so far have no meaning
 
 
-@click.command("compare", epilog="\b\nExample:\n  dltune compare before.json after.json")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=15,
-    show_default=True,
-    metavar="N",
-    help="Show at most N ops.",
-)
+@click.command("compare", epilog=example("dltune compare before.json after.json"))
+@click.argument("a", type=PATH)
+@click.argument("b", type=PATH)
+@top_option("Show at most N ops.", default=15)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(a: Path, b: Path, top: int, as_json: bool) -> None:
     """Compare two profiles, or two bench results.
@@ -42,35 +36,34 @@ def command(a: Path, b: Path, top: int, as_json: bool) -> None:
     change exceeds the noise. The exit code is 0 whatever changed; use `dltune gate` to check
     limits.
     """
-    from dltune.compare import benches
     from dltune.compare.change import compared
 
-    found = compared(a, b)
-    if as_json:
-        print_json(found)
-        return
-    _circumstances(found.circumstances)
-    if isinstance(found, benches.Comparison):
-        _benches(found)
-    else:
-        _profiles(found, top)
+    tell(compared(a, b), lambda found, _: _view(found, top), as_json=as_json, written=())
 
 
-def _circumstances(found: Sequence[Difference]) -> None:
+def _view(found: profiles.Comparison | benches.Comparison, top: int) -> View:
+    from dltune.compare import benches
+
+    body = [_circumstances(found.circumstances)]
+    body += _benches(found) if isinstance(found, benches.Comparison) else _profiles(found, top)
+    return View([Section("comparison", "", body)])
+
+
+def _circumstances(found: Sequence[Difference]) -> Piece:
     if not found:
-        click.echo("A and B have the same machine, versions, settings and command")
-        return
+        return "A and B have the same machine, versions, settings and command"
     rows = [(d.what, d.a, d.b) for d in found]
-    show(Table("differences between A and B", columns("", "A", "B"), rows), gap=False)
+    return Table("differences between A and B", columns("", "A", "B"), rows, gap=False)
 
 
-def _profiles(found: profiles.Comparison, top: int) -> None:
+def _profiles(found: profiles.Comparison, top: int) -> Iterator[Piece]:
     if not found.same_graph:
-        click.echo("\nA and B have different step graphs; ops are matched by their keys")
+        yield from ("", "A and B have different step graphs; ops are matched by their keys")
     steps = [(step.name, *_compared(step)) for step in found.steps]
     heads = (">A ms", ">B ms", ">B/A", ">95 % interval", "verdict", ">spreads")
     if steps:
-        show(Table("steps: wall time with the job's own settings", columns("step", *heads), steps))
+        title = "steps: wall time with the job's own settings"
+        yield Table(title, columns("step", *heads), steps)
     rows: list[tuple[Cell, ...]] = [
         (
             Key(op.key),
@@ -87,27 +80,29 @@ def _profiles(found: profiles.Comparison, top: int) -> None:
             f"ops, largest change first ({len(found.ops)} in both; sum of all: "
             f"A {a * 1e3:.1f} ms, B {b * 1e3:.1f} ms)"
         )
-        show(Table(title, columns("op", ">runs", "threads", ">ms per round", *heads), rows))
+        yield Table(title, columns("op", ">runs", "threads", ">ms per round", *heads), rows)
         verdicts = [op.verdict for op in found.ops]
-        click.echo(
-            f"\n{verdicts.count('slower')} slower, {verdicts.count('faster')} faster, "
+        yield ""
+        yield (
+            f"{verdicts.count('slower')} slower, {verdicts.count('faster')} faster, "
             f"{verdicts.count('noise')} within noise, "
             f"{verdicts.count('too few samples')} with too few samples"
         )
     else:
-        click.echo("no op was measured with the same thread count in both")
+        yield "no op was measured with the same thread count in both"
     for name, ops in (("only in B", found.appeared), ("only in A", found.went)):
         if ops:
             alone = [(Key(op.key), str(op.count), f"{op.seconds * 1e3:.3f}") for op in ops]
             one_sided = columns("op", ">runs", ">ms per round on one thread")
-            show(Table(f"ops {name}", one_sided, alone), ONE_SIDED)
-    click.echo(
-        "\nA and B were measured at different times, so each ratio includes any change of the "
+            yield Table(f"ops {name}", one_sided, alone, most=ONE_SIDED)
+    yield ""
+    yield (
+        "A and B were measured at different times, so each ratio includes any change of the "
         "machine. `dltune bench` measures in turns and excludes such changes."
     )
 
 
-def _benches(found: benches.Comparison) -> None:
+def _benches(found: benches.Comparison) -> Iterator[Piece]:
     rows: list[tuple[Cell, ...]] = [
         (
             s.name,
@@ -120,18 +115,18 @@ def _benches(found: benches.Comparison) -> None:
     if rows:
         heads = (">A ms", ">B ms", ">B/A", ">95 % interval", "verdict", ">spreads")
         over = (">ratio B/A", ">95 % interval", "verdict")
-        show(Table("step times", columns("setting", "pools", *heads, *over), rows))
-        click.echo(
+        yield Table("step times", columns("setting", "pools", *heads, *over), rows)
+        yield (
             f"ratio: step time divided by that of {found.reference} in the same round; changes of "
             "the machine between A and B cancel out"
             if found.reference
             else "A and B have different references, so their ratios cannot be compared"
         )
     else:
-        click.echo("no setting was measured in both")
+        yield "no setting was measured in both"
     for name, settings in (("only in B", found.appeared), ("only in A", found.went)):
         if settings:
-            click.echo(f"{name}: {', '.join(map(visible, settings))}")
+            yield f"{name}: {', '.join(map(visible, settings))}"
 
 
 def _change(change: Change) -> tuple[str, str, str, str]:

@@ -12,6 +12,7 @@ import click
 
 from dltune.base.errors import JobFailed, UsageError
 from dltune.cli import results
+from dltune.cli.options import PATH, example, pid_option
 from dltune.plan.duration import Duration
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from dltune.watch.examination import Examination
 
 
-@click.command(
-    "diagnose", epilog="\b\nExample:\n  dltune diagnose -o diagnosis.html -- python train.py"
-)
+@click.command("diagnose", epilog=example("dltune diagnose -o diagnosis.html -- python train.py"))
 @click.option(
     "--budget",
     type=Duration(),
@@ -33,22 +32,17 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write the result to this file: an HTML page, or data if the name ends in .json.",
 )
 @click.option(
     "--plan",
     "plan_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write the settings that dltune can apply to this plan, for `dltune run --plan`.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing output files.")
-@click.option(
-    "--pid",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="Observe this running process and its children.",
-)
+@pid_option("Observe this running process and its children.")
 @click.option("--keep-running", is_flag=True, help="Let the job continue after the diagnosis.")
 @click.option("--verbose", is_flag=True, help="Show the job's own output on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dltune.base.errors import UsageError
+from dltune.cli.options import example
 from dltune.extensions import find, load
 from dltune.system.checks import Check
 
@@ -22,7 +23,7 @@ SCHEMA = "dltune.doctor/1"
 COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
-@click.command(epilog="\b\nExample:\n  dltune doctor")
+@click.command(epilog=example("dltune doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--selftest", is_flag=True, help="Also check the counters against known work.")
 @click.option(

@@ -14,6 +14,7 @@ import click
 
 from dltune.base.errors import GateFailed, UsageError
 from dltune.base.formatting import visible
+from dltune.cli.options import JOB, PATH, example
 from dltune.cli.results import require_apart
 
 if TYPE_CHECKING:
@@ -24,14 +25,12 @@ if TYPE_CHECKING:
     from dltune.schemas.gate import Result
     from dltune.schemas.machine import Machine
 
-_PATH = click.Path(path_type=Path)
 _CONFIG = click.option(
     "--config",
     "config_path",
-    type=_PATH,
+    type=PATH,
     help="Read the limits from this TOML file (default: [tool.dltune.gate] in pyproject.toml).",
 )
-_JOB = click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
 _FILES = ("output", "junit", "markdown", "gitlab", "trend")
 _OVERWRITE = click.option(
     "--overwrite", is_flag=True, help="Replace output files that already exist."
@@ -56,15 +55,15 @@ class _Outputs:
 def _outputs(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the outputs of a result, gathered in `outputs`."""
 
-    @click.option("-o", "--output", type=_PATH, help="Write the result as JSON to this file.")
-    @click.option("--junit", type=_PATH, help="Write JUnit XML to this file, one test per limit.")
-    @click.option("--markdown", type=_PATH, help="Write a pull request comment to this file.")
-    @click.option("--gitlab", type=_PATH, help="Write a GitLab code quality report to this file.")
+    @click.option("-o", "--output", type=PATH, help="Write the result as JSON to this file.")
+    @click.option("--junit", type=PATH, help="Write JUnit XML to this file, one test per limit.")
+    @click.option("--markdown", type=PATH, help="Write a pull request comment to this file.")
+    @click.option("--gitlab", type=PATH, help="Write a GitLab code quality report to this file.")
     @click.option("--github", is_flag=True, help="Print annotations for GitHub Actions on stderr.")
     @click.option(
-        "--history", type=_PATH, help="Append the result to this file and check it for slow drift."
+        "--history", type=PATH, help="Append the result to this file and check it for slow drift."
     )
-    @click.option("--trend", type=_PATH, help="Draw the history as SVG to this file.")
+    @click.option("--trend", type=PATH, help="Draw the history as SVG to this file.")
     @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
     @_OVERWRITE
     @functools.wraps(function)  # click keeps the parameters below in an attribute
@@ -80,27 +79,26 @@ def _outputs(function: Callable[..., None]) -> Callable[..., None]:
 @click.group(
     "gate",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nExample:\n  dltune gate ab --base main -- python train.py",
+    epilog=example("dltune gate ab --base main -- python train.py"),
 )
 def command() -> None:
     """Check performance limits: exit 0 if they hold, 1 if a limit fails, 2 on wrong use."""
 
 
 @command.command(
-    "ab",
-    epilog="\b\nExample:\n  dltune gate ab --base main --markdown gate.md -- python train.py",
+    "ab", epilog=example("dltune gate ab --base main --markdown gate.md -- python train.py")
 )
 @click.option("--base", required=True, metavar="REF", help="Compare HEAD with this revision.")
 @_CONFIG
 @click.option(
     "--pyperf",
-    type=_PATH,
+    type=PATH,
     nargs=2,
     metavar="BASE HEAD",
     help="Write the measured times of both sides as pyperf files.",
 )
 @_outputs
-@_JOB
+@JOB
 def ab_command(
     base: str,
     config_path: Path | None,
@@ -135,12 +133,9 @@ def ab_command(
     _tell(found, outputs)
 
 
-@command.command(
-    "record",
-    epilog="\b\nExample:\n  dltune gate record -o baseline.json -- python train.py",
-)
+@command.command("record", epilog=example("dltune gate record -o baseline.json -- python train.py"))
 @_CONFIG
-@click.option("-o", "--output", type=_PATH, required=True, help="Write the baseline to this file.")
+@click.option("-o", "--output", type=PATH, required=True, help="Write the baseline to this file.")
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
@@ -148,9 +143,9 @@ def ab_command(
     show_default=True,
     help="Measure this many rounds.",
 )
-@click.option("--pyperf", type=_PATH, help="Write the measured times as a pyperf file.")
+@click.option("--pyperf", type=PATH, help="Write the measured times as a pyperf file.")
 @_OVERWRITE
-@_JOB
+@JOB
 def record_command(
     config_path: Path | None,
     output: Path,
@@ -207,20 +202,17 @@ def record_command(
     click.echo(f"written to {output}; next: dltune gate check {output} -- CMD")
 
 
-@command.command(
-    "check",
-    epilog="\b\nExample:\n  dltune gate check baseline.json -- python train.py",
-)
-@click.argument("baseline", type=_PATH)
+@command.command("check", epilog=example("dltune gate check baseline.json -- python train.py"))
+@click.argument("baseline", type=PATH)
 @_CONFIG
 @click.option(
-    "--measured", type=_PATH, help="Check this baseline or pyperf file instead of a command."
+    "--measured", type=PATH, help="Check this baseline or pyperf file instead of a command."
 )
 @click.option(
     "--other-machine", is_flag=True, help="Compare with a baseline from another machine too."
 )
 @_outputs
-@_JOB
+@JOB
 def check_command(
     baseline: Path,
     config_path: Path | None,

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dltune.cli.options import PATH, example
 from dltune.cli.results import print_json, require_apart
 from dltune.simulate.regression import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from dltune.simulate.regression import Trained
 
-_PROFILES = click.argument(
-    "profiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PROFILE..."
-)
+_PROFILES = click.argument("profiles", nargs=-1, required=True, type=PATH, metavar="PROFILE...")
 
 
-@click.group(epilog="\b\nExample:\n  dltune model train a.json b.json -o op-times.skops")
+@click.group(epilog=example("dltune model train a.json b.json -o op-times.skops"))
 def command() -> None:
     """Train and test a regression model of op times.
 
@@ -27,15 +26,10 @@ def command() -> None:
     """
 
 
-@command.command(epilog="\b\nExample:\n  dltune model train a.json b.json -o op-times.skops")
+@command.command(epilog=example("dltune model train a.json b.json -o op-times.skops"))
 @_PROFILES
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Write the model to FILE.",
+    "-o", "--output", type=PATH, required=True, metavar="FILE", help="Write the model to FILE."
 )
 @click.option(
     "--regressor",
@@ -87,8 +81,8 @@ def train(
     click.echo(f"\nmodel written to {output}; next: dltune model evaluate {output} PROFILE...")
 
 
-@command.command(epilog="\b\nExample:\n  dltune model evaluate op-times.skops c.json")
-@click.argument("model", type=click.Path(path_type=Path), metavar="FILE")
+@command.command(epilog=example("dltune model evaluate op-times.skops c.json"))
+@click.argument("model", type=PATH, metavar="FILE")
 @_PROFILES
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def evaluate(model: Path, profiles: tuple[Path, ...], as_json: bool) -> None:

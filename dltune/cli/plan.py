@@ -12,6 +12,7 @@ import click
 
 from dltune import extensions
 from dltune.base.errors import UsageError
+from dltune.cli.options import PATH, example
 from dltune.plan import planner as registry
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class _Planners(click.Group):
 
 @click.group(
     cls=_Planners,
-    epilog="\b\nExample:\n  dltune plan profile.json",
+    epilog=example("dltune plan profile.json"),
     options_metavar="",
     subcommand_metavar="[PLANNER] [OPTIONS] ARGS...",
 )
@@ -87,22 +88,24 @@ def _command(planner: Planner[Any]) -> click.Command:
             )
 
         return click.Command(
-            planner.name, callback=refuse, help=planner.summary, epilog=_epilog(planner.example)
+            planner.name,
+            callback=refuse,
+            help=planner.summary,
+            epilog=example(planner.example) if planner.example else None,
         )
     arguments = [one for one in own if isinstance(one, click.Argument)]
     options = [one for one in own if not isinstance(one, click.Argument)]
-    path = click.Path(path_type=Path)
     beside = (arguments[0].name or "").upper() if arguments else ""
     default = f"plan.json{f' in the folder of {beside}' if beside else ''}"
     common: list[click.Parameter] = [
         click.Option(
             ["-o", "--output"],
-            type=path,
+            type=PATH,
             metavar="FILE",
             help=f"Write the plan to FILE.  [default: {default}]",
         ),
         click.Option(
-            ["--into"], type=path, metavar="PLAN", help="Add the section to this existing plan."
+            ["--into"], type=PATH, metavar="PLAN", help="Add the section to this existing plan."
         ),
     ]
     if planner.formats:
@@ -154,7 +157,7 @@ def _command(planner: Planner[Any]) -> click.Command:
         params=[*arguments, *common[:2], *options, *common[2:]],
         callback=callback,
         help=f"{planner.summary}\n\n{_text(planner)}",
-        epilog=_epilog(planner.example or _usage(planner, arguments)),
+        epilog=example(planner.example or _usage(planner, arguments)),
         short_help=planner.summary,
     )
 
@@ -162,10 +165,6 @@ def _command(planner: Planner[Any]) -> click.Command:
 def _usage(planner: Planner[Any], arguments: Sequence[click.Argument]) -> str:
     files = (f"{one.name}.json" for one in arguments if one.required)
     return " ".join(("dltune plan", planner.name, *files))
-
-
-def _epilog(example: str) -> str | None:
-    return f"\b\nExample:\n  {example}" if example else None
 
 
 def _text(planner: Planner[Any]) -> str:

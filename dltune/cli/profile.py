@@ -12,6 +12,7 @@ import click
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
 from dltune.base.formatting import between_commas
+from dltune.cli.options import JOB, PATH, example, top_option
 from dltune.cli.results import print_json, require_apart
 
 if TYPE_CHECKING:
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
     from dltune.schemas.settings import SettingsPlan
 
 
-@click.command(
-    "profile", epilog="\b\nExample:\n  dltune profile -o profile.json -- python train.py"
-)
+@click.command("profile", epilog=example("dltune profile -o profile.json -- python train.py"))
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("profile.json"),
     show_default=True,
     help="Write the profile to this file, gzipped if the name ends in .gz.",
@@ -65,14 +64,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--ops-of",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PROFILE",
     help="Run the ops of PROFILE standalone, with made-up inputs, instead of a job.",
 )
 @click.option(
     "--from",
     "trace",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="TRACE",
     help="Read a trace of PyTorch's or JAX's profiler instead of running a job.",
 )
@@ -84,21 +83,14 @@ if TYPE_CHECKING:
 @click.option(
     "--plan",
     "plan_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Apply the settings of this plan to the job (see `dltune tune`).",
 )
 @click.option("--keep-running", is_flag=True, help="Let the job continue after the measurement.")
 @click.option("--verbose", is_flag=True, help="Print the job's own output on stderr.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    metavar="N",
-    help="Show the N most expensive ops.",
-)
+@top_option("Show the N most expensive ops.", default=12)
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@JOB
 def command(
     output: Path,
     overwrite: bool,

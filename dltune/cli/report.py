@@ -8,23 +8,23 @@ from pathlib import Path
 import click
 
 from dltune.base.errors import UsageError
+from dltune.cli.options import PATH, example
 from dltune.cli.results import require_apart
 
 
 @click.command(
-    "report",
-    epilog="\b\nExample:\n  dltune report profile.json plan.json bench.json -o report.html",
+    "report", epilog=example("dltune report profile.json plan.json bench.json -o report.html")
 )
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", type=PATH, nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write the page to PATH (default: report.html, unless --perfetto is given).",
 )
 @click.option(
     "--perfetto",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE.json.gz",
     help="Write the timelines of profiles and plans for ui.perfetto.dev and chrome://tracing.",
 )

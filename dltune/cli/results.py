@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dltune.base.errors import UsageError
+from dltune.base.errors import JobFailed, UsageError
 
 if TYPE_CHECKING:
+    import msgspec
+
     from dltune.base.documents import Output
     from dltune.views import Context, View
 
-T = TypeVar("T")
+T = TypeVar("T", bound="msgspec.Struct")
 
 
 def require_apart(read: Iterable[Path | None], written: Iterable[Path | None]) -> None:
@@ -56,6 +58,27 @@ def tell(
         show_view(view(document, Context()))
     for path in filter(None, written):
         click.echo(f"written to {path}", err=as_json)
+
+
+def report_on_job(
+    make: Callable[[], tuple[T, int]],
+    view: Callable[[T, Context], View],
+    output: Path | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Write to `output` and print the report that `make` returns with the job's exit code, 0 if
+    dltune has started no job or has ended it. Raises JobFailed for another code."""
+    from dltune.cli import terminal
+
+    with terminal.reported(), claimed(output, overwrite=overwrite) as kept:
+        document, code = make()
+        if kept:
+            kept.write(document)
+    tell(document, view, as_json=as_json, written=[output])
+    if code:
+        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
 
 
 def print_json(document: object) -> None:

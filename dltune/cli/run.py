@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from dltune.base.errors import JobFailed, UsageError
+from dltune.cli.options import JOB, PATH, example
 
 if TYPE_CHECKING:
     from dltune.base.documents import Output
     from dltune.plan.planner import Outcome
 
 
-@click.command("run", epilog="\b\nExample:\n  dltune run --plan plan.json -- python train.py")
+@click.command("run", epilog=example("dltune run --plan plan.json -- python train.py"))
 @click.option(
     "--plan",
     "path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="PLAN",
     help="Enforce this plan of dltune plan or dltune tune.",
@@ -33,14 +34,10 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be enforced, and start nothing.")
 @click.option(
-    "--json",
-    "as_json",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the outcome to FILE as JSON.",
+    "--json", "as_json", type=PATH, metavar="FILE", help="Write the outcome to FILE as JSON."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the outcome file if it exists.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@JOB
 def command(
     path: Path,
     partial: bool,

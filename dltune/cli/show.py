@@ -8,16 +8,12 @@ from pathlib import Path
 import click
 
 from dltune.base.errors import UsageError
+from dltune.cli.options import PATH, example, top_option
 from dltune.cli.results import print_json
 
 
-@click.command("show", epilog="\b\nExample:\n  dltune show profile.json --top 5")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Show the N most expensive ops (default: 12; with --json: all).",
-)
+@click.command("show", epilog=example("dltune show profile.json --top 5"))
+@top_option("Show the N most expensive ops (default: 12; with --json: all).")
 @click.option("--json", "as_json", is_flag=True, help="Print the derived figures as JSON.")
 @click.option(
     "--csv",
@@ -27,7 +23,7 @@ from dltune.cli.results import print_json
     metavar="[TABLE]",
     help="Print one table of any dltune file as CSV (default: its main table).",
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 def command(file: Path, top: int | None, as_json: bool, table: str | None) -> None:
     """Show a saved profile or plan again.
 

@@ -14,7 +14,8 @@ import click
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import between_commas
-from dltune.cli.results import require_apart
+from dltune.cli.options import JOB, PATH, example, wait_option
+from dltune.cli.results import require_apart, tell
 from dltune.plan.duration import Duration, duration_in_words
 
 if TYPE_CHECKING:
@@ -29,16 +30,9 @@ if TYPE_CHECKING:
 TYPICAL = 0.5
 
 
-@click.command("tune", epilog="\b\nExample:\n  dltune tune --budget 10m -- python train.py")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the plan to this file (default: plan.json).",
-)
-@click.option(
-    "--into", type=click.Path(path_type=Path), help="Add the chosen settings to this plan."
-)
+@click.command("tune", epilog=example("dltune tune --budget 10m -- python train.py"))
+@click.option("-o", "--output", type=PATH, help="Write the plan to this file (default: plan.json).")
+@click.option("--into", type=PATH, help="Add the chosen settings to this plan.")
 @click.option(
     "--budget",
     type=Duration(),
@@ -56,7 +50,7 @@ TYPICAL = 0.5
 @click.option(
     "--profile",
     "profile_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Try first the settings that this profile of the job suggests.",
 )
 @click.option(
@@ -66,19 +60,12 @@ TYPICAL = 0.5
     "--without", metavar="NAMES", default="", help="Skip these settings (comma-separated)."
 )
 @click.option("--resume", is_flag=True, help="Continue a search that was not finished.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=1.0),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up if the job sends no message for SECONDS before its first step.",
-)
+@wait_option("the job")
 @click.option("--explain", is_flag=True, help="Describe each setting and print every round.")
 @click.option("--overwrite", is_flag=True, help="Replace the plan and a saved search.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan's settings as JSON.")
 @click.option("--verbose", is_flag=True, help="Show the jobs' own output on stderr.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@JOB
 def command(
     output: Path | None,
     into: Path | None,
@@ -197,7 +184,7 @@ def command(
         file.write(put(existing, "settings", found, machine, framework=evaluator.framework))
         if partial is None and not search.exhausted:
             state.remove()
-    _show(found, as_json)
+    tell(found, tune_display.view, as_json=as_json, written=())
     if (share := evaluator.typical_share) < TYPICAL:
         click.echo(
             f"note: typical steps account for only {share:.0%} of the run time; the ratios ignore "
@@ -268,17 +255,6 @@ def _advised(path: Path) -> list[str]:
     # findings without a known gain come first: too many threads can cost several x
     first = sorted(found, key=lambda finding: finding.gain is not None)
     return list(dict.fromkeys(name for finding in first for name in finding.try_next))
-
-
-def _show(found: SettingsPlan, as_json: bool) -> None:
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found).decode())
-        return
-    from dltune.cli.tune_display import show
-
-    show(found)
 
 
 def _show_next(

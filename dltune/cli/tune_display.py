@@ -6,6 +6,7 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import click
 
@@ -16,6 +17,7 @@ from dltune.plan.settings.show import effects, in_words, speed
 from dltune.schemas.bench import Trial
 from dltune.schemas.settings import SettingsPlan, Untried
 from dltune.tune.search import Progress
+from dltune.views import Context, Piece, Section, View
 
 # The result on stdout
 
@@ -23,20 +25,16 @@ from dltune.tune.search import Progress
 _WHY = 60
 
 
-def show(section: SettingsPlan) -> None:
-    """Print the table of effects, the untried settings, and the chosen settings."""
-    if section.effects:
-        terminal.show(effects(section), gap=False)
+def view(section: SettingsPlan, _: Context) -> View:
+    """Return the table of effects, the untried settings, and the chosen settings."""
+    body: list[Piece] = [replace(effects(section), gap=False)] if section.effects else []
     if section.untried:
-        click.echo("\nnot tried")
+        body += ["", "not tried"]
     by_reason: dict[str, list[str]] = {}
     for untried in section.untried:
         by_reason.setdefault(untried.why, []).append(_name(untried))
-    for why, names in by_reason.items():
-        click.echo(f"  {', '.join(names)}: {why}")
-    click.echo("")
-    for line in summary(section):
-        click.echo(line)
+    body += [f"  {', '.join(names)}: {why}" for why, names in by_reason.items()]
+    return View([Section("search", "", [*body, "", *summary(section)])])
 
 
 def summary(section: SettingsPlan) -> list[str]:
@@ -102,7 +100,7 @@ def _said(trial: Trial) -> str:
 SHOWN = 8
 
 
-class View:
+class LiveView:
     """Live view; `refresh` is set while it is shown."""
 
     def __init__(self) -> None:
@@ -158,9 +156,9 @@ class View:
 
 
 @contextlib.contextmanager
-def shown(command: Sequence[str]) -> Iterator[View]:
+def shown(command: Sequence[str]) -> Iterator[LiveView]:
     """The view for the time of a block."""
-    view = View()
+    view = LiveView()
     with live(f"tuning {' '.join(command)}", view.summary, view.tables) as refresh:
         view.refresh = refresh
         yield view

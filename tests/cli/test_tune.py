@@ -11,7 +11,8 @@ import pytest
 from plan_sections import UNIFORM
 
 from dltune.cli import tune_display
-from dltune.cli.tune_display import View
+from dltune.cli.terminal import show_view
+from dltune.cli.tune_display import LiveView
 from dltune.plan import plan as plans
 from dltune.plan.duration import duration_in_words
 from dltune.schemas import bench
@@ -21,6 +22,7 @@ from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, Untr
 from dltune.system import topology
 from dltune.tune import result
 from dltune.tune.search import Progress
+from dltune.views import Context
 
 JOB = ("--", sys.executable, "-c", "raise SystemExit(7)")
 FUSED = (Choice("batch_norm", "fused"),)
@@ -202,7 +204,7 @@ SECTION = SettingsPlan(
 
 
 def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    tune_display.show(SECTION)
+    show_view(tune_display.view(SECTION, Context()))
     told = capsys.readouterr().out
     assert told.index("batch_norm=fused") < told.index("threads=2x1") < told.index("xla=auto")
     assert "0.770 to 0.830" in told
@@ -213,9 +215,8 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_result_without_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    tune_display.show(
-        msgspec.structs.replace(SECTION, chosen=(), whole=None, partial="interrupted")
-    )
+    section = msgspec.structs.replace(SECTION, chosen=(), whole=None, partial="interrupted")
+    show_view(tune_display.view(section, Context()))
     told = capsys.readouterr().out
     assert "incomplete result: interrupted" in told
     assert "chosen: the job as found" in told
@@ -230,7 +231,7 @@ def test_what_explain_adds() -> None:
 
 
 def test_what_a_start_waits_for_is_told_while_it_does() -> None:
-    view = View()
+    view = LiveView()
     refreshed = []
     view.refresh = lambda: refreshed.append(view.summary().split("; ")[0])
     view.progress(Progress("starting the job as found", (), {}, 60.0))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dltune.base.errors import JobFailed, UsageError
+from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, between_commas, columns, count, file_name, share, size
-from dltune.cli.results import print_json
+from dltune.cli.options import PATH, example, pid_option, report_options, seconds_option
+from dltune.cli.results import print_json, report_on_job, require_apart
 
 if TYPE_CHECKING:
     from dltune.schemas.io import Io
@@ -80,17 +81,12 @@ def waiting(watch: Watch) -> Table:
 PID_SECONDS = 30.0
 
 
-@click.command("io-report", epilog="\b\nExample:\n  dltune io-report -- python train.py")
-@click.option(
-    "--pid",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="Watch this running process and its children.",
-)
+@click.command("io-report", epilog=example("dltune io-report -- python train.py"))
+@pid_option("Watch this running process and its children.")
 @click.option(
     "--file",
     "file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Compare the ways to read this file or LMDB folder, without a job.",
 )
@@ -101,23 +97,11 @@ PID_SECONDS = 30.0
     metavar="COUNTS",
     help="With --file, try these numbers of reader processes.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=1.0),
-    metavar="SECONDS",
-    help="Stop after SECONDS (with --file: approximately).  "
-    "[default: at the job's end; with --pid, 30; with --file, 60]",
+@seconds_option(
+    "Stop after SECONDS (with --file: approximately).  "
+    "[default: at the job's end; with --pid, 30; with --file, 60]"
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report to FILE as JSON.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@report_options(overwrite="Replace FILE if it exists.")
 def io_report(
     pid: int | None,
     file: Path | None,
@@ -136,7 +120,6 @@ def io_report(
     With --file, there is no job: dltune reads the file in the ways that training jobs do, each time
     from cold storage, and compares their speed. Findings with suggested fixes come last.
     """
-    from dltune.cli import results, terminal
     from dltune.watch.files.io_view import view
 
     if sum((pid is not None, file is not None, bool(job))) != 1:
@@ -144,19 +127,16 @@ def io_report(
             "give exactly one of: a command after --, --pid, --file",
             remedy="try: dltune io-report -- python train.py",
         )
-    results.require_apart([file], [output])
-    with terminal.reported(), results.claimed(output, overwrite=overwrite) as kept:
+    require_apart([file], [output])
+
+    def make() -> tuple[Io, int]:
         if file is not None:
-            document, code = _read(file, readers, seconds), 0
-        elif pid is not None:
-            document, code = _watch_process(pid, seconds or PID_SECONDS), 0
-        else:
-            document, code = _watch_job(job, seconds)
-        if kept:
-            kept.write(document)
-    results.tell(document, view, as_json=as_json, written=[output])
-    if code:
-        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
+            return _read(file, readers, seconds), 0
+        if pid is not None:
+            return _watch_process(pid, seconds or PID_SECONDS), 0
+        return _watch_job(job, seconds)
+
+    report_on_job(make, view, output, overwrite=overwrite, as_json=as_json)
 
 
 def _watch_process(pid: int, seconds: float) -> Io:
@@ -227,15 +207,11 @@ def _read(file: Path, readers: str, seconds: float | None) -> Io:
 QUIET_SECONDS = 1.0  # of work before progress is shown
 _HIDDEN = re.compile(rb"[^ -~]|\\")  # bytes that are not printable ASCII, and backslashes
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
+_FILE = click.argument("file", type=PATH)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-def _example(arguments: str) -> str:
-    return f"\b\nExample:\n  dltune lmdb {arguments}"
-
-
-@click.group("lmdb", epilog=_example("verify train.lmdb"))
+@click.group("lmdb", epilog=example("dltune lmdb verify train.lmdb"))
 def lmdb() -> None:
     """Index, list or check an LMDB file.
 
@@ -244,7 +220,7 @@ def lmdb() -> None:
     """
 
 
-@lmdb.command("index", epilog=_example("index train.lmdb"))
+@lmdb.command("index", epilog=example("dltune lmdb index train.lmdb"))
 @_JSON
 @_FILE
 def index(file: Path, as_json: bool) -> None:
@@ -287,7 +263,7 @@ def index(file: Path, as_json: bool) -> None:
         click.echo(f"dltune: warning: the index was not stored: {main.unsaved}", err=True)
 
 
-@lmdb.command("keys", epilog=_example("keys train.lmdb | head"))
+@lmdb.command("keys", epilog=example("dltune lmdb keys train.lmdb | head"))
 @click.option(
     "--database", metavar="NAME", help="List this named database.  [default: the main database]"
 )
@@ -308,7 +284,7 @@ def keys(file: Path, database: str | None) -> None:
         click.echo(f"dltune: warning: the index was not stored: {found.unsaved}", err=True)
 
 
-@lmdb.command("verify", epilog=_example("verify train.lmdb"))
+@lmdb.command("verify", epilog=example("dltune lmdb verify train.lmdb"))
 @_JSON
 @_FILE
 def verify(file: Path, as_json: bool) -> None:

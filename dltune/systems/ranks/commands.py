@@ -12,6 +12,8 @@ import click
 
 from dltune.base.errors import JobFailed, UsageError
 from dltune.base.formatting import Table, columns
+from dltune.cli.options import PATH, example, pid_option, report_options, seconds_option
+from dltune.cli.results import claimed, report_on_job, require_apart
 
 if TYPE_CHECKING:
     from dltune.systems.ranks.horovod.schema import Horovod
@@ -25,40 +27,20 @@ COURTEOUS = 10
 
 
 @click.command(
-    "horovod-report",
-    epilog="\b\nExample:\n  dltune horovod-report -- horovodrun -np 2 python train.py",
+    "horovod-report", epilog=example("dltune horovod-report -- horovodrun -np 2 python train.py")
 )
-@click.option(
-    "--pid",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="Watch this running rank, or all ranks of this launcher.",
-)
+@pid_option("Watch this running rank, or all ranks of this launcher.")
 @click.option(
     "--timeline",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Add Horovod's timeline from FILE to the report; with CMD, rank 0 writes it there first.",
 )
 @click.option(
     "--merge", is_flag=True, help="Merge reports, one from each host: give their files, not CMD."
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=1.0),
-    metavar="SECONDS",
-    help="Stop after SECONDS.  [default: at the job's end; with --pid, 20]",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report to FILE as JSON.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace output files that exist.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+@seconds_option("Stop after SECONDS.  [default: at the job's end; with --pid, 20]")
+@report_options(overwrite="Replace output files that exist.")
 def horovod_report(
     pid: int | None,
     timeline: Path | None,
@@ -76,7 +58,6 @@ def horovod_report(
     never stops them. It reports each thread's role, CPU time and wait for a core, then findings
     with suggested fixes.
     """
-    from dltune.cli import results, terminal
     from dltune.systems.ranks.horovod.view import view
 
     if (pid is not None) + bool(job) > 1 or not (pid is not None or job or timeline):
@@ -84,23 +65,19 @@ def horovod_report(
             "give exactly one of: a command after --, --pid, --merge, or --timeline alone",
             remedy="try: dltune horovod-report -- horovodrun -np 2 python train.py",
         )
-    results.require_apart((timeline, *(map(Path, job) if merge else ())), [output])
-    with terminal.reported(), results.claimed(output, overwrite=overwrite) as kept:
-        code = 0
+    require_apart((timeline, *(map(Path, job) if merge else ())), [output])
+
+    def make() -> tuple[Horovod, int]:
         if merge:
-            document = _merge(job, timeline)
-        elif pid is not None:
-            document = _watch_process(pid, seconds or PID_SECONDS, timeline)
-        elif job:
-            document, code = _watch_job(job, seconds, timeline, overwrite)
-        else:
-            assert timeline is not None
-            document = _read(timeline)
-        if kept:
-            kept.write(document)
-    results.tell(document, view, as_json=as_json, written=[output])
-    if code:
-        raise JobFailed(f"the job ended with exit code {code}; the report is still valid", code)
+            return _merge(job, timeline), 0
+        if pid is not None:
+            return _watch_process(pid, seconds or PID_SECONDS, timeline), 0
+        if job:
+            return _watch_job(job, seconds, timeline, overwrite)
+        assert timeline is not None
+        return _read(timeline), 0
+
+    report_on_job(make, view, output, overwrite=overwrite, as_json=as_json)
 
 
 def _merge(files: tuple[str, ...], timeline: Path | None) -> Horovod:
@@ -185,9 +162,7 @@ def _watch_job(
 def _anew(timeline: Path | None, overwrite: bool) -> Iterator[None]:
     """Claim the timeline's path for a job that is to write it, and remove another job's file
     there."""
-    from dltune.cli import results
-
-    with results.claimed(timeline, overwrite=overwrite) as writes:
+    with claimed(timeline, overwrite=overwrite) as writes:
         if writes:
             writes.path.unlink(missing_ok=True)
         yield
