@@ -319,7 +319,7 @@ def _predicted(path: Path) -> float:
             f"{path} predicts no step time: it has no threads section",
             remedy="use a plan made by `dltune plan`",
         )
-    return {p.setting: p.seconds for p in section.predictions}[section.strategy]
+    return section.chosen.seconds
 
 
 def why_missing(limit: Limit) -> str | None:

@@ -19,7 +19,7 @@ import numpy as np
 from dltune.base.errors import DltuneError
 from dltune.plan.plan import in_order
 from dltune.plan.planner import planner
-from dltune.plan.threads.decide import per_instance, per_type, planned
+from dltune.plan.threads.decide import Strategy, per_instance, per_type, planned
 from dltune.plan.threads.replay import replayed
 from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Profile, Step
@@ -191,7 +191,7 @@ def _cores(slices: Sequence[Slice]) -> tuple[Row, ...]:
 
 # A step with all its timelines
 
-STRATEGY_3 = "per-type+co-run"
+CO_RUN = Strategy(per_type=True, corun=True)
 
 
 @dataclass(frozen=True)
@@ -287,12 +287,12 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
                 title = f"simulated: plan {section.strategy}"
                 found.append(Simulation(title, replayed(made, section)))
     if section is None or not section.corun:
-        found.append(Simulation(f"simulated: co-running ops ({STRATEGY_3})", _strategy_3(made)))
+        found.append(Simulation(f"simulated: co-running ops ({CO_RUN})", _corun(made)))
     return Simulations(found, calibration, remark)
 
 
-def _strategy_3(made: Workload) -> Outcome:
-    option = planned(made, STRATEGY_3, per_type(made, per_instance(made)))
+def _corun(made: Workload) -> Outcome:
+    option = planned(made, CO_RUN, per_type(made, per_instance(made)))
     return made.corun(
         option.choices,
         option.candidates,

@@ -6,6 +6,7 @@ read it. You can read, edit and commit it. Each planner owns one section; a plan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,6 +153,14 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intra: int
     inter: int
 
+    @property
+    def setting(self) -> str:
+        """Return the name in predictions."""
+        return f"uniform {self.intra}x{self.inter}"
+
+
+_UNIFORM = re.compile(r"uniform ([0-9]{1,4})x([0-9]{1,4})")
+
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulated time of a round of the steps.
@@ -168,6 +177,12 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     speedup: float
     corunning: float
+
+    @property
+    def uniform(self) -> Uniform | None:
+        """Return the thread setting in the name; None: the prediction is of another setting."""
+        numbers = _UNIFORM.fullmatch(self.setting)
+        return Uniform(int(numbers[1]), int(numbers[2])) if numbers else None
 
 
 class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,6 +205,11 @@ class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     small: float
     ops: tuple[OpPlan, ...]
     predictions: tuple[Prediction, ...]
+
+    @property
+    def chosen(self) -> Prediction:
+        """Return the prediction of the chosen strategy."""
+        return next(p for p in self.predictions if p.setting == self.strategy)
 
 
 def thread_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:

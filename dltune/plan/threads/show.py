@@ -58,7 +58,7 @@ def predictions(section: Threads, bench: Bench | None = None) -> Table:
     for setting in bench.settings if bench else ():
         if setting.summary:
             # the bench calls the plan's setting "plan", and the best uniform one "uniform"
-            uniform = f"uniform {setting.intra}x{setting.inter}"
+            uniform = Uniform(setting.intra, setting.inter).setting
             name = {"plan": section.strategy, "uniform": uniform}.get(setting.name, setting.name)
             measured.setdefault(name, setting.summary.step.median)
 
@@ -114,7 +114,7 @@ def _ops(section: Threads) -> Table | str:
 
 
 def _headline(section: Threads) -> Headline:
-    chosen = next(p for p in section.predictions if p.setting == section.strategy)
+    chosen = section.chosen
     sentence = (
         f"The plan is {section.strategy}: predicted {chosen.seconds * 1e3:.1f} ms per round, "
         f"{chosen.speedup:.3f}x as fast as the recommended setting"
