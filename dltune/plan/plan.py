@@ -359,15 +359,22 @@ class Composition:
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
 
     def answer(self, python: protocol.Python) -> dict[str, object]:
-        """The reply to an interpreter of the job that starts. Raises UsageError."""
+        """Return the reply to an interpreter of the job that starts. Raises UsageError, also when
+        two sections give different values of one key."""
         reply: dict[str, Any] = {}
-        adapters: list[Any] = []
-        for one in self._sections.values():
-            theirs: Mapping[str, Any] = one.answer(python)
-            reply |= theirs
-            adapters += theirs.get("adapters", ())
-        if adapters:
-            reply["adapters"] = adapters
+        authors: dict[str, str] = {}
+        for name, section in self._sections.items():
+            answer: Mapping[str, Any] = section.answer(python)
+            for key, value in answer.items():
+                author = authors.setdefault(key, name)
+                if key == "adapters":  # each section has its own
+                    reply[key] = [*reply.get(key, ()), *value]
+                elif reply.setdefault(key, value) != value:
+                    raise UsageError(
+                        f"the plan's sections {author!r} and {name!r} give process {python.pid} of "
+                        f"the job different values of {key!r}",
+                        remedy="remove one of these sections from the plan",
+                    )
         return {**reply, "plugin": self._run.pools is not None}
 
     def greet(self, process: Process) -> list[str]:
