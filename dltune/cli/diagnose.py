@@ -341,11 +341,11 @@ def _name(document: Any) -> str:
 def _plan(looked: Looked) -> Plan | None:
     """Plan of the fixes that dltune can apply by itself; None if there are none."""
     from dltune.findings.diagnosis import make_fix_plan
-    from dltune.plan.plan import bare
+    from dltune.plan.plan import new_plan
     from dltune.system import topology
 
     section = make_fix_plan(looked.diagnosis, looked.command)
     if section is None:
         return None
     machine = looked.diagnosis.machine or topology.local()
-    return bare(machine, sections={"settings": section})
+    return new_plan(machine, sections={"settings": section})

@@ -2,7 +2,7 @@
 
 A planner (`Planner`) decides one section of a plan. `Enforcement` is this section in force on one
 job of `dltune run`; `Observer` is this section in a setting of `dltune bench`. dltune's core, its
-systems and extensions of other packages register planners (`names`, `planner`).
+systems and extensions of other packages register planners (`planner_names`, `load_planner`).
 
 The sections of a plan are composed in one order (`composed`). Each section finds in `Run` the
 decisions of the sections before it, and leaves there the facts that later sections need.
@@ -295,13 +295,13 @@ class Planner(Generic[S]):
 # Registry of the planners
 
 
-def names() -> tuple[str, ...]:
+def planner_names() -> tuple[str, ...]:
     """Return the names of all planners, dltune's own first."""
     return extensions.names("planners")
 
 
 @functools.cache
-def planner(name: str) -> Planner[Any]:
+def load_planner(name: str) -> Planner[Any]:
     """Return the planner `name`. Raises UsageError if there is none, or if it cannot be loaded."""
     target = extensions.find("planners", name)
     if target is None:
@@ -309,7 +309,7 @@ def planner(name: str) -> Planner[Any]:
         raise UsageError(
             f"the system or package with the planner {name!r} is not installed"
             + (f" ({broken})" if broken else ""),
-            remedy=f"install it, or use one of {', '.join(names())}",
+            remedy=f"install it, or use one of {', '.join(planner_names())}",
         )
     where = f"the planner {name!r} ({target})"
     try:
@@ -335,7 +335,10 @@ def composed(sections: Iterable[str]) -> list[str]:
     chosen = sorted(sections)
     order = graphlib.TopologicalSorter[str]()
     for name in chosen:
-        earlier = {*planner(name).after, *(o for o in chosen if name in planner(o).before)}
+        earlier = {
+            *load_planner(name).after,
+            *(o for o in chosen if name in load_planner(o).before),
+        }
         order.add(name, *sorted(earlier.intersection(chosen)))
     try:
         return list(order.static_order())

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dltune.base.errors import DltuneError
-from dltune.plan.plan import in_order
-from dltune.plan.planner import planner
+from dltune.plan.plan import ordered_sections
+from dltune.plan.planner import load_planner
 from dltune.plan.threads.decide import Strategy, per_instance, per_type, planned
 from dltune.plan.threads.replay import replayed
 from dltune.schemas.plan import Plan, Threads
@@ -227,7 +227,7 @@ class Simulations:
 def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Simulations]:
     """One for each step of the profile, and what the simulations among them rest on."""
     made = simulations(profile, plan)
-    sections = in_order(plan) if plan and made.calibration else []
+    sections = ordered_sections(plan) if plan and made.calibration else []
     found = []
     for index, step in enumerate(profile.steps):
         timelines = (
@@ -236,7 +236,7 @@ def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Si
             *(
                 simulated(f"simulated: {title}", timeline, step)
                 for name, section in sections
-                for title, timeline in planner(name).timelines(section, profile, step)
+                for title, timeline in load_planner(name).timelines(section, profile, step)
             ),
         )
         kept = tuple(timeline for timeline in timelines if timeline.slices)

@@ -129,7 +129,7 @@ def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> No
 def test_a_profile_of_the_first_schema_gives_the_same_answers() -> None:
     """The samples were written by a dltune of that time, the plan from the profile."""
     profile = load(SAMPLES / "profile-1.json.gz")
-    made = plan.load(SAMPLES / "plan-1.json")
+    made = plan.load_plan(SAMPLES / "plan-1.json")
     assert profile.schema == "dltune.profile/2"
     assert (profile.framework.name, profile.framework.version) == ("tensorflow", "2.21.0")
     assert documents.digest(profile) == made.profile

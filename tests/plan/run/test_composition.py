@@ -7,7 +7,7 @@ import synthetic
 
 from dltune.base.errors import UsageError
 from dltune.job import protocol
-from dltune.plan.plan import Composition, bare
+from dltune.plan.plan import Composition, new_plan
 from dltune.plan.settings.enforce import EnforcedSettings
 from dltune.plan.threads.enforce import EnforcedThreads
 from dltune.schemas.plan import Prediction, Threads, Uniform
@@ -22,14 +22,14 @@ def composed() -> Composition:
     predicted = (Prediction("uniform 2x1", 1.0, 1.0, 1.0),)
     threads = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), predicted)
     settings = SettingsPlan(("python",), (), "exact", None, None, (), (), 1.0, None)
-    plan = bare(machine, sections={"settings": settings, "threads": threads})
+    plan = new_plan(machine, sections={"settings": settings, "threads": threads})
     return Composition(plan, machine, ("python",), {}, partial=False, say=print)
 
 
 def test_a_plan_without_sections_is_refused() -> None:
     machine = synthetic.machine(4)
     with pytest.raises(UsageError, match="the plan has no section"):
-        Composition(bare(machine), machine, ("python",), {}, partial=False, say=print)
+        Composition(new_plan(machine), machine, ("python",), {}, partial=False, say=print)
 
 
 def test_sections_with_different_values_of_one_key_are_refused(
