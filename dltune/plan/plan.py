@@ -291,7 +291,7 @@ def ordered_sections(plan: Plan) -> list[tuple[str, Any]]:
 
 # Enforcement of a plan on a job
 
-LOOK_SECONDS = 0.5  # between two looks at a job that says nothing
+LOOK_SECONDS = 0.5  # between two polls of a job that sends nothing
 
 
 class Composition:
@@ -310,8 +310,8 @@ class Composition:
         partial: bool,
         say: Callable[[str], None],
     ) -> None:
-        """With `partial`, what still applies of a plan that does not fit; `say` is told what does
-        not. Raises UsageError when a section does not fit, or there is none."""
+        """With `partial`, only the fitting parts of a plan are enforced, and `say` reports the
+        others. Raises UsageError when a section does not fit, or there is none."""
         require_sections(plan)
         self._run = Run(plan, machine, command, environment, partial, say, Shares(machine))
         self._sections: dict[str, Enforcement] = {
@@ -321,17 +321,17 @@ class Composition:
         self.cause: str | None = None
 
     def announced(self) -> list[str]:
-        """What is said before the job starts."""
+        """Return the sentences to print before the job starts."""
         return [sentence for one in self._sections.values() for sentence in one.announced]
 
     def intent(self) -> Iterator[str | Table]:
-        """What would be enforced."""
+        """Yield the intended effects of all sections."""
         for one in self._sections.values():
             yield from one.intent()
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Job]:
-        """The job, which is ended with the block if it still runs. Raises DltuneError when the
+        """Start the job, and stop it at the end of the block. Raises DltuneError when the
         command or the environment cannot be made, or the job cannot be started."""
         sections = list(self._sections.values())
         command = self._run.command
@@ -353,8 +353,8 @@ class Composition:
             yield job
 
     def watch(self, job: Job) -> dict[str, Outcome]:
-        """Until the job ends; by the planners' names, what came of their sections. Raises
-        DltuneError when one was not in force."""
+        """Follow the job to its end. Return the outcomes of the sections, by planner. Raises
+        DltuneError when a section was not in force."""
         sections = list(self._sections.values())
         for event in job.events(LOOK_SECONDS):
             for one in sections:
@@ -367,7 +367,7 @@ class Composition:
                 one.hear(job, event)
         code = job.exit_code
         assert code is not None  # it has ended
-        # the nearer to the ops, the more a section knows of why nothing was enforced
+        # a section that is nearer to the ops has a better reason why nothing was enforced
         outcomes = {name: one.ended(code) for name, one in reversed(self._sections.items())}
         self.cause = next(filter(None, (one.cause() for one in sections)), None)
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
@@ -392,7 +392,7 @@ class Composition:
         return {**reply, "plugin": self._run.pools is not None}
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a plugin: its cores and pools, then what each section orders."""
+        """Return the first orders of a plugin: its cores and pools, then the sections' orders."""
         machine, rank = self._run.shares.of(process.pid)
         pools = self._run.pools(machine, rank) if self._run.pools else None
         orders = (line for one in self._sections.values() for line in one.greet(process))

@@ -223,8 +223,8 @@ class Planner(Generic[S]):
         return None
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[S]:
-        """From the values of `parameters`; `existing`: the plan that the section will stand in.
-        Raises UsageError when it cannot."""
+        """Decide a section from the values of `parameters`. `existing`: the plan that will contain
+        it. Raises UsageError when that is impossible."""
         raise NotImplementedError
 
     def changes_graphs(self, section: S) -> bool:
@@ -329,9 +329,9 @@ def load_planner(name: str) -> Planner[Any]:
 
 
 def composed(sections: Iterable[str]) -> list[str]:
-    """Names of planners in the order in which their sections take effect on a job: each after those
-    that it names itself (`Planner.after`), and before those of `Planner.before`. Raises UsageError
-    when two want to come after each other."""
+    """Return the names of planners in the order in which their sections take effect on a job: each
+    after the planners of its `Planner.after`, and before those of its `Planner.before`. Raises
+    UsageError when two must come after each other."""
     chosen = sorted(sections)
     order = graphlib.TopologicalSorter[str]()
     for name in chosen:
@@ -352,7 +352,7 @@ def composed(sections: Iterable[str]) -> list[str]:
 
 # Helpers of planners: attachment of the plugin, and durations on the command line
 
-# how often a job is looked after whose step has not been seen
+# between two checks of a job before its first step
 LOOK_SECONDS = 2.0
 
 
@@ -368,14 +368,14 @@ class Attachment:
         self._looked = time.monotonic()
 
     def greet(self, process: Process) -> Record:
-        """What is to be kept of a process whose plugin has just come."""
+        """Return a new record for a process whose plugin has just connected."""
         self._processes.append(process)
         record = self.seen.records[process.pid] = Record(process.hello)
         return record
 
     def look(self, job: Job) -> None:
-        """Until the plan is in force somewhere: make sure that the job does not run without it.
-        Raises DltuneError when it does."""
+        """Check that a job in which the plan is not yet in force can still receive it. Raises
+        DltuneError when the job runs without the plan."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
@@ -394,8 +394,8 @@ class Attachment:
             raise why_no_step(self.seen, None)
 
     def why_nothing(self, exit_code: int, unmet: str) -> DltuneError:
-        """Why the plan came into force nowhere; `unmet` says so where a job ran other graphs to
-        its end."""
+        """Return why the plan came into force nowhere; `unmet` is the reason if the job ran other
+        graphs to its end."""
         if exit_code == 0 and any(record.graphs for record in self.seen.records.values()):
             return UsageError(unmet, remedy="profile the job as it is now and plan again")
         return why_no_step(self.seen, exit_code)
