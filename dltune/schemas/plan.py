@@ -153,10 +153,13 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intra: int
     inter: int
 
+    def __str__(self) -> str:
+        return f"{self.intra}x{self.inter}"
+
     @property
     def setting(self) -> str:
         """Return the name in predictions."""
-        return f"uniform {self.intra}x{self.inter}"
+        return f"uniform {self}"
 
 
 _UNIFORM = re.compile(r"uniform ([0-9]{1,4})x([0-9]{1,4})")

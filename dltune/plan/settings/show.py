@@ -47,7 +47,7 @@ def speed(found: Measured) -> str:
 
 
 def effects(section: SettingsPlan) -> Table:
-    """Return a table of the effects, settings that help first, and the fastest of a verdict first."""
+    """Return a table of the effects: by verdict, helpful settings first, then by time."""
     heads = (
         "setting",
         "with",
