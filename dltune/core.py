@@ -62,7 +62,7 @@ EXTENSION = Extension(
             "dltune.compare.profiles:compare_files",
         ),
         "dltune.plan": DocumentKind(
-            "dltune.plan.plan:load",
+            "dltune.plan.plan:load_plan",
             # of a plan whose sections list nothing (`Planner.tables`), such as one of memory
             ("document",),
             "dltune.report.kinds.plan:view",

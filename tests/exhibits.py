@@ -10,7 +10,7 @@ import synthetic
 
 from dltune.base import documents
 from dltune.bench.document import chosen
-from dltune.plan.plan import put
+from dltune.plan.plan import merge_section
 from dltune.plan.threads.decide import choose
 from dltune.schemas import bench as bench_document
 from dltune.schemas.bench import Bench, Ratio, Setting, Summary, Turn
@@ -80,7 +80,9 @@ def profile(*, layers: int = 6, seed: int = 0, cores: int = 2) -> Profile:
 
 def plan(found: Profile, strategy: str = "auto") -> Plan:
     workload, _ = calibrated(found)
-    return put(None, "threads", choose(workload, strategy).threads(workload), found.machine, found)
+    return merge_section(
+        None, "threads", choose(workload, strategy).threads(workload), found.machine, found
+    )
 
 
 def settings() -> SettingsPlan:

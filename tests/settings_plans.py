@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan, new_plan
 from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.system import topology
 
@@ -15,13 +15,13 @@ from dltune.system import topology
 def written(path: Path, job: Sequence[str], *chosen: tuple[str, str]) -> Path:
     choices = tuple(Choice(*item) for item in chosen)
     section = SettingsPlan(tuple(job), choices, "rounding", None, None, (), (), 1.0, None)
-    made = plans.bare(topology.local(), sections={"settings": section})
+    made = new_plan(topology.local(), sections={"settings": section})
     path.write_bytes(msgspec.json.encode(made))
     return path
 
 
 def section(path: Path) -> SettingsPlan:
     """Of a plan that has one."""
-    found = plans.load(path).of(SettingsPlan)
+    found = load_plan(path).of(SettingsPlan)
     assert found is not None
     return found

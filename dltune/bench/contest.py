@@ -27,7 +27,7 @@ from dltune.job.protocol import Orders, machine_lines
 from dltune.job.rank_layout import Shares
 from dltune.job.record import Record
 from dltune.job.subprocesses import last_words
-from dltune.plan.plan import for_any_graph, observers
+from dltune.plan.plan import is_graph_independent, observers
 from dltune.plan.settings.enforce import Settings
 from dltune.schemas.bench import Turn
 from dltune.schemas.machine import Machine
@@ -64,7 +64,7 @@ class Runner(StepBarrier):
         """`heard` is called with each execution of the process that leads."""
         around = plan.of(SettingsPlan)
         chosen = around.chosen if around else ()
-        as_planned = not chosen or (setting.name == "plan" and not for_any_graph(plan))
+        as_planned = not chosen or (setting.name == "plan" and not is_graph_independent(plan))
         known = plan.signatures if as_planned else ()
         sections = tuple(observers(plan, in_force=setting.name == "plan").values())
 

@@ -15,8 +15,8 @@ from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, columns
 from dltune.bench.contest import Contest
 from dltune.bench.settings import AS_FOUND, ONE_CORE, RECOMMENDED
-from dltune.plan.plan import in_order
-from dltune.plan.planner import planner
+from dltune.plan.plan import ordered_sections
+from dltune.plan.planner import load_planner
 from dltune.schemas import bench as doc
 from dltune.schemas.bench import Bench, Setting
 from dltune.schemas.machine import Machine
@@ -76,7 +76,7 @@ def chosen(plan: Plan) -> Iterator[str]:
     """Yield the decision of each section in a few words."""
     if threads := plan.of(Threads):
         yield threads.strategy
-    choices = (planner(name).choice(section) for name, section in in_order(plan))
+    choices = (load_planner(name).choice(section) for name, section in ordered_sections(plan))
     yield from filter(None, choices)
 
 

@@ -157,19 +157,17 @@ def _planned(plan: Plan, machine: Machine) -> Setting:
             )
         return Setting("plan", None, _orders(plan))
     fitted = fit(section, machine)
-    predicted = {p.setting: p.seconds for p in section.predictions}[section.strategy]
     placed = fitted.orders(1, plan.signatures)
     orders = dataclasses.replace(placed, barrier=True, events=_orders(plan).events)
-    return Setting("plan", fitted.uniform, orders, predicted=predicted)
+    return Setting("plan", fitted.uniform, orders, predicted=section.chosen.seconds)
 
 
 def _best_uniform(plan: Plan) -> Uniform:
-    """The pair in the name of the prediction "uniform AxB". Raises UsageError without any."""
+    """Return the pair of the prediction `uniform AxB`. Raises UsageError if there is none."""
     section = plan.of(Threads)
     for prediction in section.predictions if section else ():
-        word, _, pair = prediction.setting.partition(" ")
-        if word == "uniform" and (numbers := EXPLICIT.fullmatch(pair)):
-            return Uniform(*map(int, numbers.groups()))
+        if pair := prediction.uniform:
+            return pair
     raise UsageError(
         "the plan has no prediction of a uniform setting",
         remedy="name the threads instead of uniform, such as 2x1",
@@ -180,7 +178,7 @@ def _predicted(pair: Uniform, plan: Plan, machine: Machine) -> float | None:
     """The plan's prediction for that pair, by whichever name it has there."""
     section = plan.of(Threads)
     seconds = {p.setting: p.seconds for p in section.predictions} if section else {}
-    names = {f"uniform {pair.intra}x{pair.inter}": pair}
+    names = {pair.setting: pair}
     names |= {
         "default": runtime.default_threads(machine),
         RECOMMENDED: runtime.recommended_threads(machine),

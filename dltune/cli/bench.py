@@ -93,7 +93,7 @@ def command(
     from dltune.bench.settings import ONE_CORE, settings, usual
     from dltune.cli import results, terminal
     from dltune.job.launch import require_enabled
-    from dltune.plan.plan import load, observers, places_threads
+    from dltune.plan.plan import load_plan, observers, places_threads
     from dltune.plan.settings.choices import applied
     from dltune.report.kinds.bench import view
     from dltune.schemas.settings import SettingsPlan
@@ -110,7 +110,7 @@ def command(
     if output and pyperf and output.resolve() == pyperf.resolve():
         raise UsageError("-o and --pyperf name the same file", remedy="choose two file names")
     results.require_apart([plan_path], (output, pyperf))
-    plan = load(plan_path)
+    plan = load_plan(plan_path)
     machine = topology.local()
     asked = against or ",".join(usual(plan))
     names = between_commas(asked)

@@ -181,14 +181,14 @@ def _write(
 def _plan(examined: Examination) -> Plan | None:
     """Return the plan of the fixes that dltune can apply by itself; None if there are none."""
     from dltune.findings.diagnosis import make_fix_plan
-    from dltune.plan.plan import bare
+    from dltune.plan.plan import new_plan
     from dltune.system import topology
 
     section = make_fix_plan(examined.diagnosis, examined.command)
     if section is None:
         return None
     machine = examined.diagnosis.machine or topology.local()
-    return bare(machine, sections={"settings": section})
+    return new_plan(machine, sections={"settings": section})
 
 
 def _page(examined: Examination) -> bytes:

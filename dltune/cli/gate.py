@@ -192,10 +192,10 @@ def record_command(
             files["pyperf"].write_bytes(_raw(made, "head", machine, job))
     import statistics
 
-    from dltune.gate import formats as figures
+    from dltune.gate.formats import quantity
 
     for one in baseline.measured:
-        middle = figures.quantity(statistics.median(one.values), one.unit)
+        middle = quantity(statistics.median(one.values), one.unit)
         click.echo(f"{visible(one.metric)}: {middle}, median of {len(one.values)} rounds")
     for name, why in baseline.missing.items():
         click.echo(f"{visible(name)}: not measured: {visible(why, 400)}")
@@ -401,7 +401,7 @@ def _tell(found: Result, outputs: _Outputs) -> None:
     results.tell(found, view, as_json=outputs.as_json, written=outputs.written())
     if found.passed:
         return
-    from dltune.gate import formats as figures
+    from dltune.gate.formats import sentence
 
     bad = [verdict for verdict in found.verdicts if not verdict.passed]
-    raise GateFailed("; ".join(visible(figures.sentence(v), 400) for v in bad))
+    raise GateFailed("; ".join(visible(sentence(v), 400) for v in bad))

@@ -13,7 +13,7 @@ import click
 from dltune import extensions
 from dltune.base.errors import UsageError
 from dltune.cli.options import PATH, example
-from dltune.plan import planner as registry
+from dltune.plan.planner import load_planner, planner_names
 
 if TYPE_CHECKING:
     from dltune.plan.planner import Decision, Planner
@@ -31,20 +31,20 @@ class _Planners(click.Group):
                 raise UsageError(
                     f"{args[0]!r} is neither a planner nor a file",
                     remedy="install the system or package with this planner, name a profile, or "
-                    f"use one of {', '.join(registry.names())}",
+                    f"use one of {', '.join(planner_names())}",
                 )
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(registry.names())
+        return list(planner_names())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return _command(registry.planner(name)) if _is_planner(name) else None
+        return _command(load_planner(name)) if _is_planner(name) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Planners"):
-            formatter.write_dl([(name, _summary(name)) for name in registry.names()])
+            formatter.write_dl([(name, _summary(name)) for name in planner_names()])
         if failures := extensions.failures():
             with formatter.section("Extensions that cannot be used"):
                 formatter.write_dl(list(failures.items()))
@@ -66,13 +66,13 @@ def command() -> None:
 
 def _is_planner(name: str) -> bool:
     """True for the name of a planner, and of an extension that cannot be loaded."""
-    return name in registry.names() or name in extensions.failures()
+    return name in planner_names() or name in extensions.failures()
 
 
 def _summary(name: str) -> str:
     """Return the planner's line, or why the planner cannot be loaded."""
     try:
-        return registry.planner(name).summary
+        return load_planner(name).summary
     except UsageError as error:
         return str(error)
 
@@ -182,23 +182,24 @@ def _plan(
     parameters: dict[str, Any],
 ) -> None:
     from dltune.base.documents import claim
-    from dltune.plan import plan as plans
+    from dltune.plan.plan import describe_differences, load_plan, merge_section
 
-    existing = plans.load(into) if into else None
+    existing = load_plan(into) if into else None
     remarks: list[str] = []
     with claim(target, overwrite=overwrite or into is not None) as file:
         decision = planner.decide(existing, **parameters)
         profile = decision.profile
-        plan = plans.put(existing, planner.name, decision.section, decision.machine, profile)
+        plan = merge_section(existing, planner.name, decision.section, decision.machine, profile)
         if profile and profile.partial:
             remarks.append(f"warning: the profile is incomplete: {profile.partial}")
-        if existing and profile:
-            unlike = plans.unlike(existing, profile, planner.name)
-            if unlike:
-                remarks.append(
-                    f"warning: the plan runs the job {unlike}, unlike the profiled job; op times "
-                    "can differ"
-                )
+        unlike = (
+            describe_differences(existing, profile, planner.name) if existing and profile else ""
+        )
+        if unlike:
+            remarks.append(
+                f"warning: the plan runs the job {unlike}, unlike the profiled job; op times can "
+                "differ"
+            )
         emitted = decision.formats[emit]() if emit else ""
         file.write(plan)
     for sentence in (*remarks, *decision.remarks):

@@ -286,10 +286,10 @@ def _imported(trace: Path, output: Path, overwrite: bool) -> Profile:
 def _settings(path: Path, machine: Machine) -> SettingsPlan:
     """The settings to profile under. Raises UsageError when the plan has none, or is for another
     machine."""
-    from dltune.plan.plan import load, require_machine
+    from dltune.plan.plan import load_plan, require_machine
     from dltune.schemas.settings import SettingsPlan
 
-    plan = load(path)
+    plan = load_plan(path)
     section = plan.of(SettingsPlan)
     if section is None:
         raise UsageError(
@@ -346,11 +346,11 @@ def _standalone(
 
 def _saving(profile: Profile) -> str | None:
     """Return how a plan can help a job that ran out of memory."""
-    from dltune.plan.planner import names, planner
+    from dltune.plan.planner import load_planner, planner_names
 
-    for name in names():
+    for name in planner_names():
         with contextlib.suppress(UsageError):  # a planner of another package cannot be loaded
-            if sentence := planner(name).relief(profile):
+            if sentence := load_planner(name).relief(profile):
                 return sentence
     return None
 

@@ -57,11 +57,11 @@ def command(
     """
     from dltune.cli import terminal
     from dltune.cli.results import claimed, require_apart
-    from dltune.plan.plan import Composition, load, require_machine, starts_disabled
+    from dltune.plan.plan import Composition, load_plan, require_machine, starts_disabled
     from dltune.system import topology
 
     require_apart([path], [as_json])
-    plan = load(path, _say if partial else None)
+    plan = load_plan(path, _say if partial else None)
     machine = topology.local()
     if not partial:
         require_machine(plan, machine)

@@ -47,7 +47,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
         return
     from dltune.base import documents
     from dltune.cli.terminal import show_view
-    from dltune.plan import plan as plans
+    from dltune.plan.plan import load_plan
     from dltune.report.kinds import plan as plan_kind
     from dltune.report.kinds import profile as profile_kind
     from dltune.schemas import profile as document
@@ -56,7 +56,7 @@ def command(file: Path, top: int | None, as_json: bool, table: str | None) -> No
     context = Context(top=top)
     if documents.schema(file).startswith("dltune.plan/"):
         # a section whose planner is not installed is reported and skipped
-        plan = plans.load(file, left=lambda sentence: click.echo(sentence, err=True))
+        plan = load_plan(file, left=lambda sentence: click.echo(sentence, err=True))
         if as_json:
             print_json(plan)
         else:

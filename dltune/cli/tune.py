@@ -92,7 +92,7 @@ def command(
     from dltune.bench.contest import all_ended
     from dltune.cli import terminal, tune_display
     from dltune.job.launch import require_enabled
-    from dltune.plan.plan import names_ops, put
+    from dltune.plan.plan import merge_section, names_ops
     from dltune.plan.settings.setting import Circumstances
     from dltune.system import topology
     from dltune.tune import result
@@ -181,7 +181,9 @@ def command(
             seconds=budget - evaluator.left(),
             partial=partial,
         )
-        file.write(put(existing, "settings", found, machine, framework=evaluator.framework))
+        file.write(
+            merge_section(existing, "settings", found, machine, framework=evaluator.framework)
+        )
         if partial is None and not search.exhausted:
             state.remove()
     tell(found, tune_display.view, as_json=as_json, written=())
@@ -221,11 +223,11 @@ def _run(search: Search, evaluator: Measured, budget: float) -> None:
 def _is_of_settings_alone(target: Path) -> bool:
     """True if it is the result of a search, which a resumed search replaces. Raises UsageError for
     a plan that has more."""
-    from dltune.plan.plan import load
+    from dltune.plan.plan import load_plan
 
     if not target.exists():
         return False
-    if more := [name for name in load(target).sections if name != "settings"]:
+    if more := [name for name in load_plan(target).sections if name != "settings"]:
         raise UsageError(
             f"{target} has other sections than settings: {', '.join(more)}",
             remedy=f"use --into {target} to keep them, or --overwrite to replace the plan",
@@ -236,9 +238,9 @@ def _is_of_settings_alone(target: Path) -> bool:
 def _existing(into: Path, machine: Machine) -> Plan:
     """Raises UsageError when it is for another machine, or its threads are for graphs that other
     settings than its own would change."""
-    from dltune.plan.plan import load, require_fitting, require_machine
+    from dltune.plan.plan import load_plan, require_fitting, require_machine
 
-    plan = load(into)
+    plan = load_plan(into)
     require_machine(plan, machine)
     require_fitting(plan, "settings", None)
     return plan

@@ -34,7 +34,7 @@ from dltune.job.failures import Sightings, hopeless, why_no_step
 from dltune.job.launch import Process
 from dltune.job.protocol import DETACH, REPORT, Orders, machine_lines
 from dltune.job.record import Record
-from dltune.plan.plan import load
+from dltune.plan.plan import load_plan
 from dltune.profile.processes import Discovery
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Threads
@@ -312,14 +312,14 @@ def value_in_document(limit: Limit, folder: Path) -> float:
 
 def _predicted(path: Path) -> float:
     """Seconds of a step that the plan in a file predicts for what it chose. Raises UsageError."""
-    plan = load(path)
+    plan = load_plan(path)
     section = plan.of(Threads)
     if section is None:
         raise UsageError(
             f"{path} predicts no step time: it has no threads section",
             remedy="use a plan made by `dltune plan`",
         )
-    return {p.setting: p.seconds for p in section.predictions}[section.strategy]
+    return section.chosen.seconds
 
 
 def why_missing(limit: Limit) -> str | None:

@@ -22,11 +22,28 @@ from dltune.base import documents
 from dltune.base.documents import POSITIVE, refuse
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
-from dltune.gate import checkouts as worktrees
 from dltune.gate import commands
-from dltune.gate import limits as metrics
-from dltune.gate.checkouts import in_checkout, require_on_path, require_own_files, with_program
-from dltune.gate.limits import BENCHMARK, PYPROJECT, Config, Limit, load
+from dltune.gate.checkouts import (
+    changed,
+    checkouts,
+    commit_of,
+    in_checkout,
+    repository,
+    require_clean,
+    require_on_path,
+    require_own_files,
+    with_program,
+)
+from dltune.gate.limits import (
+    BENCHMARK,
+    DEFAULT_RATIO,
+    PYPROJECT,
+    TIMED,
+    Config,
+    Limit,
+    load,
+    metric,
+)
 from dltune.gate.measure import Measurement, asked, locate, measure
 from dltune.gate.verdicts import Sample, held, least_baseline, overall
 from dltune.schemas import gate
@@ -186,15 +203,14 @@ def compare(before: Before, now: Before, config: Config) -> Measurement:
     """Judge two files without measuring. Raises UsageError when they share nothing to judge."""
     if before.kind != now.kind:
         raise UsageError(
-            f"{before.title} was timed {metrics.TIMED[before.kind]}, but {now.title} "
-            f"{metrics.TIMED[now.kind]}",
+            f"{before.title} was timed {TIMED[before.kind]}, but {now.title} {TIMED[now.kind]}",
             remedy="record both with the same command and configuration",
         )
     limits = _limits(before, now, config)
     samples = {}
     for limit in limits:
         name = limit.metric
-        known = metrics.metric(name)
+        known = metric(name)
         sample = samples[name] = Sample(name, known.unit if known else "", paired=False)
         sample.exact = name in before.exact and name in now.exact
         sample.base, sample.head = list(before.values.get(name, ())), list(now.values.get(name, ()))
@@ -211,11 +227,11 @@ def _limits(before: Before, now: Before, config: Config) -> tuple[Limit, ...]:
     default ratio for all that both have."""
     shared = [name for name in before.values if name in now.values]
     if not config.limits:
-        found = [Limit(name, ratio=metrics.DEFAULT_RATIO) for name in shared]
+        found = [Limit(name, ratio=DEFAULT_RATIO) for name in shared]
     else:
         found = []
         for limit in config.limits:
-            if limit.metric.startswith(metrics.BENCHMARK):
+            if limit.metric.startswith(BENCHMARK):
                 names = [n for n in shared if fnmatch.fnmatchcase(n, limit.metric)]
                 found += [Limit(n, limit.ratio, limit.at_most) for n in names]
             else:
@@ -299,7 +315,7 @@ def configuration(here: Path, path: Path | None) -> Config:
     """The configuration at `path`, of the folder `here`, or of the top of its repository."""
     if path is None and not (here / PYPROJECT).exists():
         with contextlib.suppress(UsageError):  # outside of a repository there is only this folder
-            here = worktrees.repository(here).top
+            here = repository(here).top
     return load(here, path)
 
 
@@ -324,14 +340,14 @@ def ab(
             remedy="add it after --: dltune gate ab --base main -- python train.py",
         )
     require_on_path(command[0])
-    repo = worktrees.repository(here)
+    repo = repository(here)
     revisions = {"base": base, "head": "HEAD"}
-    commits = {name: worktrees.commit_of(repo, at) for name, at in revisions.items()}
-    worktrees.require_clean(repo)
+    commits = {name: commit_of(repo, at) for name, at in revisions.items()}
+    require_clean(repo)
     require_own_files(repo, command)
-    with worktrees.checkouts(repo, commits) as checkouts:
+    with checkouts(repo, commits) as folders:
         both = [
-            in_checkout(name, revision, checkouts[name], command)
+            in_checkout(name, revision, folders[name], command)
             for name, revision in revisions.items()
         ]
         if config.build is not None:
@@ -342,9 +358,9 @@ def ab(
         made = measure(both, machine, config, tell=tell)
         slower: tuple[gate.Slower, ...] = ()
         if asked(made.verdicts):
-            tops = {name: checkout.top for name, checkout in checkouts.items()}
-            changed = worktrees.changed(repo, commits["base"], commits["head"])
-            slower, notes = locate(tops, changed, made, machine, config, tell=tell)
+            tops = {name: checkout.top for name, checkout in folders.items()}
+            files = changed(repo, commits["base"], commits["head"])
+            slower, notes = locate(tops, files, made, machine, config, tell=tell)
             made.notes += notes
     if commits["base"] == commits["head"]:
         made.notes.append("base and HEAD are the same commit: any difference is noise")

@@ -21,10 +21,9 @@ from typing import Literal
 
 from dltune.base.errors import UsageError
 from dltune.gate import commands, training
-from dltune.gate import limits as metrics
 from dltune.gate.checkouts import Side
 from dltune.gate.fairness import Disturbance, alike
-from dltune.gate.limits import Config, Limit
+from dltune.gate.limits import BENCHMARK, FROM_DOCUMENT, TIMED, Config, Limit, metric
 from dltune.gate.verdicts import Sample, decided, judge, limits_for, next_look
 from dltune.job.record import NANOSECOND
 from dltune.profile import breakdown
@@ -153,15 +152,15 @@ def _steps(config: Config) -> bool | None:
     if config.timed != "auto":
         needs: Kind = config.timed
         for limit in config.limits:
-            known = metrics.metric(limit.metric)
+            known = metric(limit.metric)
             if known and known.kinds and needs not in known.kinds:
                 raise UsageError(
                     f"{config.source}: {limit.metric} cannot be measured for a command timed "
-                    f"{metrics.TIMED[needs]}",
+                    f"{TIMED[needs]}",
                     remedy="change `timed`, or remove the metric",
                 )
         return needs == "steps"
-    kinds = [set(m.kinds) for limit in config.limits if (m := metrics.metric(limit.metric))
+    kinds = [set(m.kinds) for limit in config.limits if (m := metric(limit.metric))
              and m.kinds]  # fmt: skip
     common = set.intersection(*kinds) if kinds else {"steps", "whole"}
     if not common:
@@ -178,16 +177,16 @@ def _samples(
 ) -> dict[str, Sample]:
     samples = {}
     for limit in limits:
-        known = metrics.metric(limit.metric)
+        known = metric(limit.metric)
         assert known is not None
         sample = samples[limit.metric] = Sample(limit.metric, known.unit)
-        if limit.metric in metrics.FROM_DOCUMENT:
+        if limit.metric in FROM_DOCUMENT:
             sample.exact = True
             sample.missing = commands.why_missing(limit)
             if sample.missing is None:
                 for side in sides:
                     sample.of(side.name).append(commands.value_in_document(limit, side.folder))
-        elif limit.metric.startswith(metrics.BENCHMARK):
+        elif limit.metric.startswith(BENCHMARK):
             sample.missing = "it needs a pyperf file"
         elif limit.metric == "instructions" and (why := commands.why_no_counter()):
             sample.exact = True
@@ -246,8 +245,8 @@ def _sampler(
         values: dict[str, dict[str, float]] = {}
         for name, run in runs.items():
             made.steps.setdefault(name, []).append([(run["time"],)])
-            for metric, value in run.items():
-                values.setdefault(metric, {})[name] = value
+            for key, value in run.items():
+                values.setdefault(key, {})[name] = value
         return values
 
     try:
@@ -312,7 +311,7 @@ def asked(verdicts: Iterable[Verdict]) -> bool:
     """Return True if a ratio of times has failed."""
     return any(
         verdict.outcome == "fail" and verdict.over == "ratio" and verdict.unit == "s"
-        and verdict.metric not in (*metrics.FROM_DOCUMENT, "startup")
+        and verdict.metric not in (*FROM_DOCUMENT, "startup")
         for verdict in verdicts
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from dltune.gate.limits import OPS
 from dltune.job import protocol
 from dltune.job.protocol import Orders
 from dltune.job.record import NANOSECOND, Record
-from dltune.plan import plan as plan_document
+from dltune.plan.plan import new_plan
 from dltune.schemas.machine import Machine
 from dltune.stats import quantiles
 from dltune.turns import JobEndedError
@@ -159,7 +159,7 @@ class _Observer:
             kind(side.name, None, orders),
             machine,
             # nothing was planned for the job: the plan holds only its step graphs
-            plan_document.bare(machine, signatures=signatures),
+            new_plan(machine, signatures=signatures),
             self._hear,
         )
 

@@ -30,7 +30,7 @@ class Duration(click.ParamType[float]):
 
 
 def duration_in_words(seconds: float) -> str:
-    """As a person reads it, and as the command line takes it."""
+    """Return a duration for users, in the form of the command line."""
     if seconds < 120:
         return f"{seconds:.0f}s"
     return f"{seconds / 60:.0f}m" if seconds % 60 < 1 else f"{seconds / 60:.1f}m"

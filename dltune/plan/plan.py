@@ -1,6 +1,7 @@
 """Plans as a whole: read, made, composed of sections, and enforced on a job.
 
-`load` reads a plan with the planners of its sections; `put` makes a plan or adds a section to it.
+`load_plan` reads a plan with the planners of its sections; `merge_section` makes a plan or adds a
+section to it.
 
 A plan is enforced in two ways. `Composition` runs an unmodified job with the plan (`dltune run`)
 and reports the outcome. `apply` is `dltune.apply`: it enforces the plan from inside a script,
@@ -27,10 +28,17 @@ from dltune.job import protocol
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import machine_lines
 from dltune.job.rank_layout import Shares, local_rank, rank_cores
-from dltune.plan.planner import Enforcement, Observer, Outcome, Run, composed, names, planner
-from dltune.schemas import plan as documents
+from dltune.plan.planner import (
+    Enforcement,
+    Observer,
+    Outcome,
+    Run,
+    composed,
+    load_planner,
+    planner_names,
+)
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import SCHEMA, Plan
+from dltune.schemas.plan import SCHEMA, Plan, stored, typed
 from dltune.schemas.profile import (
     LOCAL,
     Framework,
@@ -43,31 +51,31 @@ from dltune.system import topology
 _WITHOUT = "install it, or remove this section from the plan"
 
 
-def load(path: Path, left: Callable[[str], None] | None = None) -> Plan:
+def load_plan(path: Path, left: Callable[[str], None] | None = None) -> Plan:
     """Return the plan in a file. Raises UsageError, which lists every fault.
 
     `left`: called with each section whose planner is missing, which is then left out; without it,
     such a section is an error.
     """
-    plan = documents.stored(path)
+    plan = stored(path)
     sections: dict[str, msgspec.Struct] = {}
-    for name, stored in plan.sections.items():
+    for name, content in plan.sections.items():
         try:
-            kind = planner(name).section
+            kind = load_planner(name).section
         except UsageError as error:
             if left is None:
                 where = f"{path}: sections.{visible(name)}"
-                remedy = error.remedy if name in names() else _WITHOUT
+                remedy = error.remedy if name in planner_names() else _WITHOUT
                 raise UsageError(f"{where}: {error}", remedy=remedy) from None
             left(f"skipping section {name!r} of the plan: {error}")
             continue
-        sections[name] = documents.typed(stored, name, kind, path)
+        sections[name] = typed(content, name, kind, path)
     msgspec.structs.force_setattr(plan, "sections", sections)
-    refuse(str(path), check(plan))
+    refuse(str(path), plan_faults(plan))
     return plan
 
 
-def check(plan: Plan) -> list[str]:
+def plan_faults(plan: Plan) -> list[str]:
     """Return a sentence for each thing that cannot be done in a plan, the field's path first.
 
     Callers that have a machine and a graph check whether the plan fits them.
@@ -75,11 +83,11 @@ def check(plan: Plan) -> list[str]:
     return [
         f"sections.{fault}"
         for name, section in plan.sections.items()
-        for fault in planner(name).faults(section, plan)
+        for fault in load_planner(name).faults(section, plan)
     ]
 
 
-def bare(
+def new_plan(
     machine: Machine,
     *,
     profile: str = "",
@@ -111,7 +119,7 @@ def with_sections(plan: Plan, **sections: Any) -> Plan:
     return msgspec.structs.replace(plan, sections=kept)
 
 
-def put(
+def merge_section(
     existing: Plan | None,
     name: str,
     section: msgspec.Struct,
@@ -127,9 +135,9 @@ def put(
     other graphs, or has sections under which a job has other graphs than those that this section,
     or one that is there, was decided for."""
     if profile is None:
-        made = bare(machine, framework=framework, sections={name: section})
+        made = new_plan(machine, framework=framework, sections={name: section})
     else:
-        made = bare(
+        made = new_plan(
             machine,
             profile=digest(profile),
             framework=profile.framework,
@@ -169,8 +177,8 @@ def put(
 
 def _tasks(profile: Profile) -> tuple[str, ...]:
     """Return the tasks of a job with several; a framework calls a single task "localhost"."""
-    names = dict.fromkeys(task(step.device) for step in profile.steps)
-    return tuple(name for name in names if job(name) not in ("", LOCAL))
+    tasks = dict.fromkeys(task(step.device) for step in profile.steps)
+    return tuple(name for name in tasks if job(name) not in ("", LOCAL))
 
 
 def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
@@ -183,7 +191,7 @@ def _require_same_graphs(existing: Plan, made: Plan, own: str) -> None:
         )
 
 
-def unlike(existing: Plan, profile: Profile, own: str) -> str:
+def describe_differences(existing: Plan, profile: Profile, own: str) -> str:
     """Describe in a few words how a job under `existing` runs unlike the profile's job, apart from
     the section of the planner `own`; empty: no difference."""
     return _differences(existing, {"settings": profile.under}, own, graphs=False)
@@ -191,7 +199,7 @@ def unlike(existing: Plan, profile: Profile, own: str) -> str:
 
 def _differences(existing: Plan, before: Mapping[str, Any], own: str, *, graphs: bool) -> str:
     differences = (
-        planner(name).difference(before.get(name), after, graphs=graphs)
+        load_planner(name).difference(before.get(name), after, graphs=graphs)
         for name, after in existing.sections.items()
         if name != own
     )
@@ -201,7 +209,7 @@ def _differences(existing: Plan, before: Mapping[str, Any], own: str, *, graphs:
 def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -> None:
     """Raise UsageError when a job with this section of the planner `name`, or without such a
     section, has other graphs than the graphs whose ops a section of `existing` names."""
-    why = planner(name).difference(existing.sections.get(name), section, graphs=True)
+    why = load_planner(name).difference(existing.sections.get(name), section, graphs=True)
     if why and names_ops(existing):
         raise UsageError(
             f"the existing plan has entries for single ops, but a job {why} has other graphs",
@@ -212,41 +220,46 @@ def require_fitting(existing: Plan, name: str, section: msgspec.Struct | None) -
 def observers(plan: Plan, *, in_force: bool) -> dict[str, Observer]:
     """Return the observers of the plan's sections in one setting of a benchmark, by section."""
     made = {
-        name: planner(name).observer(section, in_force=in_force) for name, section in in_order(plan)
+        name: load_planner(name).observer(section, in_force=in_force)
+        for name, section in ordered_sections(plan)
     }
     return {name: observer for name, observer in made.items() if observer}
 
 
 def names_ops(plan: Plan) -> bool:
     """Return True if a section names single ops, which occur only in the plan's graphs."""
-    return any(planner(name).names_ops(section) for name, section in plan.sections.items())
+    return any(load_planner(name).names_ops(section) for name, section in plan.sections.items())
 
 
 def places_threads(plan: Plan) -> bool:
     """Return True if a section decides the number of threads and where they run."""
-    return any(planner(name).places_threads(section) for name, section in plan.sections.items())
+    return any(
+        load_planner(name).places_threads(section) for name, section in plan.sections.items()
+    )
 
 
-def for_any_graph(plan: Plan) -> bool:
+def is_graph_independent(plan: Plan) -> bool:
     """Return True if it can change the graphs it was made for, and names no single ops, which
     would occur only in those graphs."""
-    changes = (planner(name).changes_graphs(section) for name, section in plan.sections.items())
+    changes = (
+        load_planner(name).changes_graphs(section) for name, section in plan.sections.items()
+    )
     return any(changes) and not names_ops(plan)
 
 
-def tables(plan: Plan) -> tuple[str, ...]:
+def main_tables(plan: Plan) -> tuple[str, ...]:
     """Return the main tables of the plan's sections, as "threads.ops"."""
     return tuple(
         f"{name}.{table}"
-        for name in names()
+        for name in planner_names()
         if name in plan.sections
-        for table in planner(name).tables
+        for table in load_planner(name).tables
     )
 
 
 def starts_disabled(plan: Plan) -> bool:
     """Return whether a section starts the job with DLTUNE_DISABLE=1, too."""
-    return any(planner(name).starts_disabled for name in plan.sections)
+    return any(load_planner(name).starts_disabled for name in plan.sections)
 
 
 def require_machine(plan: Plan, machine: Machine) -> None:
@@ -270,7 +283,7 @@ def require_sections(plan: Plan) -> None:
         raise UsageError("the plan has no section", remedy="make a plan with dltune plan PROFILE")
 
 
-def in_order(plan: Plan) -> list[tuple[str, Any]]:
+def ordered_sections(plan: Plan) -> list[tuple[str, Any]]:
     """Return the plan's sections by their planners' names, in the order in which they take
     effect."""
     return [(name, plan.sections[name]) for name in composed(plan.sections)]
@@ -278,7 +291,7 @@ def in_order(plan: Plan) -> list[tuple[str, Any]]:
 
 # Enforcement of a plan on a job
 
-LOOK_SECONDS = 0.5  # between two looks at a job that says nothing
+LOOK_SECONDS = 0.5  # between two polls of a job that sends nothing
 
 
 class Composition:
@@ -297,27 +310,28 @@ class Composition:
         partial: bool,
         say: Callable[[str], None],
     ) -> None:
-        """With `partial`, what still applies of a plan that does not fit; `say` is told what does
-        not. Raises UsageError when a section does not fit, or there is none."""
+        """With `partial`, only the fitting parts of a plan are enforced, and `say` reports the
+        others. Raises UsageError when a section does not fit, or there is none."""
         require_sections(plan)
         self._run = Run(plan, machine, command, environment, partial, say, Shares(machine))
         self._sections: dict[str, Enforcement] = {
-            name: planner(name).enforce(section, self._run) for name, section in in_order(plan)
+            name: load_planner(name).enforce(section, self._run)
+            for name, section in ordered_sections(plan)
         }
         self.cause: str | None = None
 
     def announced(self) -> list[str]:
-        """What is said before the job starts."""
+        """Return the sentences to print before the job starts."""
         return [sentence for one in self._sections.values() for sentence in one.announced]
 
     def intent(self) -> Iterator[str | Table]:
-        """What would be enforced."""
+        """Yield the intended effects of all sections."""
         for one in self._sections.values():
             yield from one.intent()
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Job]:
-        """The job, which is ended with the block if it still runs. Raises DltuneError when the
+        """Start the job, and stop it at the end of the block. Raises DltuneError when the
         command or the environment cannot be made, or the job cannot be started."""
         sections = list(self._sections.values())
         command = self._run.command
@@ -339,8 +353,8 @@ class Composition:
             yield job
 
     def watch(self, job: Job) -> dict[str, Outcome]:
-        """Until the job ends; by the planners' names, what came of their sections. Raises
-        DltuneError when one was not in force."""
+        """Follow the job to its end. Return the outcomes of the sections, by planner. Raises
+        DltuneError when a section was not in force."""
         sections = list(self._sections.values())
         for event in job.events(LOOK_SECONDS):
             for one in sections:
@@ -353,25 +367,32 @@ class Composition:
                 one.hear(job, event)
         code = job.exit_code
         assert code is not None  # it has ended
-        # the nearer to the ops, the more a section knows of why nothing was enforced
+        # a section that is nearer to the ops has a better reason why nothing was enforced
         outcomes = {name: one.ended(code) for name, one in reversed(self._sections.items())}
         self.cause = next(filter(None, (one.cause() for one in sections)), None)
         return {name: found for name in self._sections if (found := outcomes[name]) is not None}
 
     def answer(self, python: protocol.Python) -> dict[str, object]:
-        """The reply to an interpreter of the job that starts. Raises UsageError."""
+        """Return the reply to an interpreter of the job that starts. Raises UsageError, also when
+        two sections give different values of one key."""
         reply: dict[str, Any] = {}
-        adapters: list[Any] = []
-        for one in self._sections.values():
-            theirs: Mapping[str, Any] = one.answer(python)
-            reply |= theirs
-            adapters += theirs.get("adapters", ())
-        if adapters:
-            reply["adapters"] = adapters
+        authors: dict[str, str] = {}
+        for name, section in self._sections.items():
+            answer: Mapping[str, Any] = section.answer(python)
+            for key, value in answer.items():
+                author = authors.setdefault(key, name)
+                if key == "adapters":  # each section has its own
+                    reply[key] = [*reply.get(key, ()), *value]
+                elif reply.setdefault(key, value) != value:
+                    raise UsageError(
+                        f"the plan's sections {author!r} and {name!r} give process {python.pid} of "
+                        f"the job different values of {key!r}",
+                        remedy="remove one of these sections from the plan",
+                    )
         return {**reply, "plugin": self._run.pools is not None}
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a plugin: its cores and pools, then what each section orders."""
+        """Return the first orders of a plugin: its cores and pools, then the sections' orders."""
         machine, rank = self._run.shares.of(process.pid)
         pools = self._run.pools(machine, rank) if self._run.pools else None
         orders = (line for one in self._sections.values() for line in one.greet(process))
@@ -389,7 +410,7 @@ def apply(path: Path) -> None:
     from inside, or when another plan is enforced in this process.
     """
     global _applied
-    plan = load(path)
+    plan = load_plan(path)
     require_sections(plan)
     machine = topology.local()
     require_machine(plan, machine)
@@ -400,7 +421,9 @@ def apply(path: Path) -> None:
         )
     rank = local_rank(os.environ)
     part = rank_cores(machine, rank) if rank is not None and rank.size > 1 else machine
-    actions = [planner(name).apply(section, plan, part) for name, section in in_order(plan)]
+    actions = [
+        load_planner(name).apply(section, plan, part) for name, section in ordered_sections(plan)
+    ]
     if part is not machine:
         os.sched_setaffinity(0, [cpu for core in part.cores for cpu in core.cpus])
     for action in reversed(actions):  # first what can still fail: the framework's

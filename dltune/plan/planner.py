@@ -2,7 +2,7 @@
 
 A planner (`Planner`) decides one section of a plan. `Enforcement` is this section in force on one
 job of `dltune run`; `Observer` is this section in a setting of `dltune bench`. dltune's core, its
-systems and extensions of other packages register planners (`names`, `planner`).
+systems and extensions of other packages register planners (`planner_names`, `load_planner`).
 
 The sections of a plan are composed in one order (`composed`). Each section finds in `Run` the
 decisions of the sections before it, and leaves there the facts that later sections need.
@@ -223,8 +223,8 @@ class Planner(Generic[S]):
         return None
 
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[S]:
-        """From the values of `parameters`; `existing`: the plan that the section will stand in.
-        Raises UsageError when it cannot."""
+        """Decide a section from the values of `parameters`. `existing`: the plan that will contain
+        it. Raises UsageError when that is impossible."""
         raise NotImplementedError
 
     def changes_graphs(self, section: S) -> bool:
@@ -295,13 +295,13 @@ class Planner(Generic[S]):
 # Registry of the planners
 
 
-def names() -> tuple[str, ...]:
+def planner_names() -> tuple[str, ...]:
     """Return the names of all planners, dltune's own first."""
     return extensions.names("planners")
 
 
 @functools.cache
-def planner(name: str) -> Planner[Any]:
+def load_planner(name: str) -> Planner[Any]:
     """Return the planner `name`. Raises UsageError if there is none, or if it cannot be loaded."""
     target = extensions.find("planners", name)
     if target is None:
@@ -309,7 +309,7 @@ def planner(name: str) -> Planner[Any]:
         raise UsageError(
             f"the system or package with the planner {name!r} is not installed"
             + (f" ({broken})" if broken else ""),
-            remedy=f"install it, or use one of {', '.join(names())}",
+            remedy=f"install it, or use one of {', '.join(planner_names())}",
         )
     where = f"the planner {name!r} ({target})"
     try:
@@ -329,13 +329,16 @@ def planner(name: str) -> Planner[Any]:
 
 
 def composed(sections: Iterable[str]) -> list[str]:
-    """Names of planners in the order in which their sections take effect on a job: each after those
-    that it names itself (`Planner.after`), and before those of `Planner.before`. Raises UsageError
-    when two want to come after each other."""
+    """Return the names of planners in the order in which their sections take effect on a job: each
+    after the planners of its `Planner.after`, and before those of its `Planner.before`. Raises
+    UsageError when two must come after each other."""
     chosen = sorted(sections)
     order = graphlib.TopologicalSorter[str]()
     for name in chosen:
-        earlier = {*planner(name).after, *(o for o in chosen if name in planner(o).before)}
+        earlier = {
+            *load_planner(name).after,
+            *(o for o in chosen if name in load_planner(o).before),
+        }
         order.add(name, *sorted(earlier.intersection(chosen)))
     try:
         return list(order.static_order())
@@ -349,7 +352,7 @@ def composed(sections: Iterable[str]) -> list[str]:
 
 # Helpers of planners: attachment of the plugin, and durations on the command line
 
-# how often a job is looked after whose step has not been seen
+# between two checks of a job before its first step
 LOOK_SECONDS = 2.0
 
 
@@ -365,14 +368,14 @@ class Attachment:
         self._looked = time.monotonic()
 
     def greet(self, process: Process) -> Record:
-        """What is to be kept of a process whose plugin has just come."""
+        """Return a new record for a process whose plugin has just connected."""
         self._processes.append(process)
         record = self.seen.records[process.pid] = Record(process.hello)
         return record
 
     def look(self, job: Job) -> None:
-        """Until the plan is in force somewhere: make sure that the job does not run without it.
-        Raises DltuneError when it does."""
+        """Check that a job in which the plan is not yet in force can still receive it. Raises
+        DltuneError when the job runs without the plan."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS or job.exit_code is not None:
             return
@@ -391,8 +394,8 @@ class Attachment:
             raise why_no_step(self.seen, None)
 
     def why_nothing(self, exit_code: int, unmet: str) -> DltuneError:
-        """Why the plan came into force nowhere; `unmet` says so where a job ran other graphs to
-        its end."""
+        """Return why the plan came into force nowhere; `unmet` is the reason if the job ran other
+        graphs to its end."""
         if exit_code == 0 and any(record.graphs for record in self.seen.records.values()):
             return UsageError(unmet, remedy="profile the job as it is now and plan again")
         return why_no_step(self.seen, exit_code)

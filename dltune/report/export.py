@@ -182,7 +182,7 @@ def table(path: Path, name: str | None = None) -> Table:
         found["ops"] = ops(document)
     if name is not None:
         return named(found, name)
-    tables_of_plan = plan.tables(document) if isinstance(document, Plan) else ()
+    tables_of_plan = plan.main_tables(document) if isinstance(document, Plan) else ()
     main = [one for name in (*tables_of_plan, *kind.main) for one in ending(found, name)]
     return next((one for one in main if next(one.rows(), None)), main[0])
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
-from dltune.plan.plan import in_order
-from dltune.plan.planner import planner
+from dltune.plan.plan import ordered_sections
+from dltune.plan.planner import load_planner
 from dltune.report.page import plan_of
 from dltune.report.timeline import Execution, Slice, Timeline, corunning, executions, live_bytes
 from dltune.schemas.plan import Plan
@@ -74,8 +74,8 @@ def _schedules(context: Context) -> Iterator[tuple[str, Schedule]]:
     documents = [one.document for one in context.documents]
     for loaded in context.documents:
         if isinstance(loaded.document, Plan):
-            for name, section in in_order(loaded.document):
-                schedule = planner(name).schedule(section, loaded.document, documents)
+            for name, section in ordered_sections(loaded.document):
+                schedule = load_planner(name).schedule(section, loaded.document, documents)
                 if schedule:
                     yield loaded.path.name, schedule
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dltune.base.errors import DltuneError
-from dltune.plan.plan import in_order
-from dltune.plan.planner import planner
-from dltune.plan.threads.decide import per_instance, per_type, planned
+from dltune.plan.plan import ordered_sections
+from dltune.plan.planner import load_planner
+from dltune.plan.threads.decide import Strategy, per_instance, per_type, planned
 from dltune.plan.threads.replay import replayed
 from dltune.schemas.plan import Plan, Threads
 from dltune.schemas.profile import Profile, Step
@@ -191,7 +191,7 @@ def _cores(slices: Sequence[Slice]) -> tuple[Row, ...]:
 
 # A step with all its timelines
 
-STRATEGY_3 = "per-type+co-run"
+CO_RUN = Strategy(per_type=True, corun=True)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Simulations:
 def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Simulations]:
     """One for each step of the profile, and what the simulations among them rest on."""
     made = simulations(profile, plan)
-    sections = in_order(plan) if plan and made.calibration else []
+    sections = ordered_sections(plan) if plan and made.calibration else []
     found = []
     for index, step in enumerate(profile.steps):
         timelines = (
@@ -236,7 +236,7 @@ def executions(profile: Profile, plan: Plan | None) -> tuple[list[Execution], Si
             *(
                 simulated(f"simulated: {title}", timeline, step)
                 for name, section in sections
-                for title, timeline in planner(name).timelines(section, profile, step)
+                for title, timeline in load_planner(name).timelines(section, profile, step)
             ),
         )
         kept = tuple(timeline for timeline in timelines if timeline.slices)
@@ -287,12 +287,12 @@ def simulations(profile: Profile, plan: Plan | None) -> Simulations:
                 title = f"simulated: plan {section.strategy}"
                 found.append(Simulation(title, replayed(made, section)))
     if section is None or not section.corun:
-        found.append(Simulation(f"simulated: co-running ops ({STRATEGY_3})", _strategy_3(made)))
+        found.append(Simulation(f"simulated: co-running ops ({CO_RUN})", _corun(made)))
     return Simulations(found, calibration, remark)
 
 
-def _strategy_3(made: Workload) -> Outcome:
-    option = planned(made, STRATEGY_3, per_type(made, per_instance(made)))
+def _corun(made: Workload) -> Outcome:
+    option = planned(made, CO_RUN, per_type(made, per_instance(made)))
     return made.corun(
         option.choices,
         option.candidates,

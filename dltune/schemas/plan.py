@@ -6,6 +6,7 @@ read it. You can read, edit and commit it. Each planner owns one section; a plan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,6 +126,17 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intra: int
     inter: int
 
+    def __str__(self) -> str:
+        return f"{self.intra}x{self.inter}"
+
+    @property
+    def setting(self) -> str:
+        """Return the name in predictions."""
+        return f"uniform {self}"
+
+
+_UNIFORM = re.compile(r"uniform ([0-9]{1,4})x([0-9]{1,4})")
+
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulated time of a round of the steps.
@@ -141,6 +153,12 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     speedup: float
     corunning: float
+
+    @property
+    def uniform(self) -> Uniform | None:
+        """Return the thread setting in the name; None: the prediction is of another setting."""
+        numbers = _UNIFORM.fullmatch(self.setting)
+        return Uniform(int(numbers[1]), int(numbers[2])) if numbers else None
 
 
 class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,6 +181,11 @@ class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     small: float
     ops: tuple[OpPlan, ...]
     predictions: tuple[Prediction, ...]
+
+    @property
+    def chosen(self) -> Prediction:
+        """Return the prediction of the chosen strategy."""
+        return next(p for p in self.predictions if p.setting == self.strategy)
 
 
 def thread_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:

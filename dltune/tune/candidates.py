@@ -242,8 +242,7 @@ def offer(
 
 
 def _recommended(here: Circumstances, options: Sequence[Option]) -> Candidate | None:
-    pair = runtime.recommended_threads(here.machine)
-    choice = Choice(_THREADS, f"{pair.intra}x{pair.inter}")
+    choice = Choice(_THREADS, str(runtime.recommended_threads(here.machine)))
     return (choice,) if any(option.choice == choice for option in options) else None
 
 

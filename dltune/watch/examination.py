@@ -22,7 +22,7 @@ from dltune.findings.evidence import Evidence
 from dltune.job.launch import Job, require_enabled, require_executable
 from dltune.job.subprocesses import last_words
 from dltune.profile.climb import Choice
-from dltune.profile.session import Progress
+from dltune.profile.session_state import Progress
 from dltune.schemas.diagnosis import Diagnosis
 from dltune.schemas.io import Io
 from dltune.schemas.machine import Machine, Roofs

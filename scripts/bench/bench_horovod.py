@@ -29,7 +29,7 @@ from statistics import median
 import msgspec
 import psutil
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import new_plan
 from dltune.schemas.plan import Plan, Uniform
 from dltune.stats import paired_ratio
 from dltune.system import topology
@@ -187,7 +187,7 @@ def plan(controller: Controller, sections: tuple[str, ...], blocks: int, bins: i
         predictions=(),
         reasons=(),
     )
-    return plans.bare(machine, sections={"allreduce": section})
+    return new_plan(machine, sections={"allreduce": section})
 
 
 def order(blocks: int, bins: int) -> Order:

@@ -21,7 +21,7 @@ from statistics import median
 from dltune.job import rank_layout
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import Orders, Plugin, Python, Waiting, machine_lines, uniform_line
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 from dltune.plan.threads.fitted import fit
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan, Threads
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("job", nargs="+")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are ended then too
-    plan, machine = plans.load(options.plan), topology.local()
+    plan, machine = load_plan(options.plan), topology.local()
     pairs = {
         name: [
             Rank(options.job, plan, machine, rank, planned=name == "planned")

@@ -48,7 +48,7 @@ from namespaces import namespaces
 from strategies_networks import NETWORKS
 
 from dltune.base.documents import digest
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.stats import Interval, median_interval
 from dltune.system import topology
 from dltune.systems.parallelism.decide import encoded
@@ -356,7 +356,7 @@ def run_keras(lines: Sequence[dict[str, Any]], python: str) -> None:
                 divided = section(unmeasured, chosen[name], "network/")
                 divided = msgspec.structs.replace(divided, hosts=tuple(n.address for n in own))
                 path = Path(folder) / "plan.json"
-                plan = bare(topology.local(), sections={"parallelism": divided})
+                plan = new_plan(topology.local(), sections={"parallelism": divided})
                 path.write_bytes(msgspec.json.encode(plan))
                 command = [sys.executable, "-m", "dltune", "run", "--plan", str(path), "--"]
                 ranks = [

@@ -25,7 +25,7 @@ from statistics import median
 
 from bench_torch_programs import DLTUNE, PROGRAMS, called, command, environment
 
-from dltune.plan.plan import load
+from dltune.plan.plan import load_plan
 from dltune.schemas.settings import Measured, SettingsPlan
 from dltune.stats import Interval, paired_ratio
 
@@ -50,7 +50,7 @@ def main() -> None:
         plan, turns = folder / "tuned.plan.json", folder / "tuned.turns.json"
         if not plan.exists():
             called(*DLTUNE, "tune", "--budget", options.budget, "-o", plan, "--", *job, at=folder)
-        section = load(plan).of(SettingsPlan)
+        section = load_plan(plan).of(SettingsPlan)
         assert section is not None
         if "clock" in program and not turns.exists():
             tuned = [*DLTUNE, "run", "--plan", str(plan), "--", *job]

@@ -14,7 +14,7 @@ import collections
 from pathlib import Path
 
 from dltune.frameworks.tensorflow import runtime
-from dltune.plan.threads.decide import per_instance, per_type, planned
+from dltune.plan.threads.decide import Strategy, per_instance, per_type, planned
 from dltune.schemas.profile import Profile, load
 from dltune.simulate import machine_transfer
 from dltune.simulate.machine_transfer import transferred
@@ -183,8 +183,12 @@ def stages(there: Workload) -> dict[str, float | str]:
     recommended = there.uniform(setting.intra, setting.inter)
     chosen = per_type(there, per_instance(there))
     two, three, four = (
-        planned(there, name, chosen, SLOTS)
-        for name in ("per-type", "per-type+co-run", "per-type+co-run+smt")
+        planned(there, strategy, chosen, SLOTS)
+        for strategy in (
+            Strategy(per_type=True),
+            Strategy(per_type=True, corun=True),
+            Strategy(per_type=True, corun=True, smt=True),
+        )
     )
     return {
         "recommended": recommended.seconds * 1e3,

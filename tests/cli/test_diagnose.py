@@ -17,7 +17,7 @@ from synthetic import machine, network
 
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 from dltune.schemas import diagnosis as documents
 from dltune.schemas.diagnosis import Finding
 from dltune.schemas.settings import Choice, SettingsPlan
@@ -93,7 +93,7 @@ def test_what_was_measured_before(tmp_path, looped):
     assert "compile(steps_per_execution=64)" in shown
     assert "in Keras&#39; training loop: 50%" in shown.replace("&#x27;", "&#39;")
     assert "generator object" not in shown
-    section = plans.load(tmp_path / "plan.json").of(SettingsPlan)
+    section = load_plan(tmp_path / "plan.json").of(SettingsPlan)
     assert section is not None
     assert section.chosen == (Choice("steps_per_execution", "64"),)
     assert section.overrides
@@ -135,7 +135,7 @@ def test_a_plan_is_for_the_machine_that_was_seen(tmp_path, looped):
     written(looped, msgspec.structs.replace(told, machine=machine(4)))
     plan = tmp_path / "plan.json"
     assert dltune("--plan", plan, looped).returncode == 0
-    assert plans.load(plan).machine == machine(4).fingerprint
+    assert load_plan(plan).machine == machine(4).fingerprint
     healthy = written(tmp_path / "profile.json", network(machine(2)))
     done = dltune("--plan", plan, "--overwrite", healthy)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import msgspec
 import profile_lawful
 import pytest
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 
 
 def dltune(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -65,7 +65,7 @@ def test_a_plan_from_a_model(tmp_path, model):
     done = dltune("plan", path, "--model", model)
     assert done.returncode == 0, done.stderr
     assert "trained on 120 ops) predicts the times of 60 ops; 0 ops lack a sample" in done.stderr
-    assert list(plans.load(tmp_path / "plan.json").sections) == ["threads"]
+    assert list(load_plan(tmp_path / "plan.json").sections) == ["threads"]
 
 
 def test_wrong_models_are_told(tmp_path, model):

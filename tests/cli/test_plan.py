@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.plan import plan as plan_document
+from dltune.plan.plan import load_plan
 from dltune.schemas.profile import Profile
 
 
@@ -49,7 +49,7 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     assert "calibrated to the job's run" in done.stderr
     assert "note: the smt strategy does not apply" in done.stderr
     assert "note: note: " not in done.stderr
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert plan.cores == 2
     assert plan.signatures == ("signature-train",)
 
@@ -57,7 +57,7 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
 def test_the_planner_s_name_may_be_given(tmp_path: Path) -> None:
     done = dltune("threads", write(tmp_path), "-o", tmp_path / "mine.json")
     assert done.returncode == 0, done.stderr
-    assert plan_document.load(tmp_path / "mine.json").sections["threads"]
+    assert load_plan(tmp_path / "mine.json").sections["threads"]
 
 
 def test_an_existing_plan_stays_unless_overwritten(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_into_a_plan_that_exists(tmp_path: Path) -> None:
     assert dltune(path).returncode == 0
     done = dltune(path, "--into", tmp_path / "plan.json", "--strategy", "per-type+co-run")
     assert done.returncode == 0, done.stderr
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert plan.sections["threads"].strategy == "per-type+co-run"
     assert plan.sections["threads"].ops
 
@@ -91,7 +91,7 @@ def test_json_is_all_of_stdout(tmp_path: Path) -> None:
 def test_a_strategy_can_be_asked_for(tmp_path: Path, strategy: str) -> None:
     done = dltune(write(tmp_path), "--strategy", strategy)
     assert done.returncode == 0, done.stderr
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert plan.sections["threads"].strategy.startswith(strategy)
     assert plan.sections["threads"].corun == ("co-run" in strategy)
 
@@ -134,7 +134,7 @@ def test_explain_an_op_by_type_key_or_part(tmp_path: Path) -> None:
 def test_bitwise_keeps_the_job_s_own_threads(tmp_path: Path) -> None:
     done = dltune(write(tmp_path), "--bitwise")
     assert done.returncode == 0, done.stderr
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert plan.sections["threads"].uniform.intra == 2
     assert {op.threads for op in plan.sections["threads"].ops} <= {2}
 
@@ -144,13 +144,13 @@ def test_cores_can_be_fewer(tmp_path: Path) -> None:
     for cores in ("1", "0,", "0-0"):
         done = dltune(path, "--cores", cores, "--overwrite")
         assert done.returncode == 0, done.stderr
-        assert plan_document.load(tmp_path / "plan.json").cores == 1
+        assert load_plan(tmp_path / "plan.json").cores == 1
 
 
 def test_a_machine_that_is_not_at_hand(tmp_path: Path) -> None:
     done = dltune(write(tmp_path), "--machine", "knl-7250")
     assert done.returncode == 0, done.stderr
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert plan.cores == 68
     machine = tmp_path / "machine.json"
     machine.write_bytes(msgspec.json.encode(synthetic.machine(8, name="eight")))

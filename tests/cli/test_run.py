@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.system import topology
@@ -75,7 +75,7 @@ def test_a_dry_run_says_which_settings_would_be_applied(tmp_path: Path) -> None:
     )
     section = SettingsPlan(("python", "x.py"), choices, "lossy", None, None, (), (), 1.0, None)
     path = tmp_path / "plan.json"
-    made = bare(machine, sections={"settings": section})
+    made = new_plan(machine, sections={"settings": section})
     path.write_bytes(msgspec.json.encode(made))
 
     def dry_run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ def test_settings_from_another_machine_are_refused(tmp_path: Path) -> None:
     chosen = (Choice("onednn", "on"),)
     section = SettingsPlan(("python", "x.py"), chosen, "rounding", None, None, (), (), 1.0, None)
     path = tmp_path / "plan.json"
-    path.write_bytes(msgspec.json.encode(bare(machine, sections={"settings": section})))
+    path.write_bytes(msgspec.json.encode(new_plan(machine, sections={"settings": section})))
     for verb in (["run"], ["profile", "-o", tmp_path / "p.json"], ["bench"]):
         done = subprocess.run(
             [sys.executable, "-m", "dltune", *verb, "--plan", path, "--", sys.executable, "x.py"],
@@ -124,7 +124,9 @@ def test_a_disabled_dltune_runs_the_job_without_the_plan_and_measures_nothing(
         ("python",), (Choice("onednn", "on"),), "rounding", None, None, (), (), 1.0, None
     )
     path = tmp_path / "plan.json"
-    path.write_bytes(msgspec.json.encode(bare(topology.local(), sections={"settings": section})))
+    path.write_bytes(
+        msgspec.json.encode(new_plan(topology.local(), sections={"settings": section}))
+    )
     code = "import os, sys; print(os.environ.get('TF_ENABLE_ONEDNN_OPTS')); sys.exit(7)"
 
     def dltune(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -13,8 +13,8 @@ from plan_sections import UNIFORM
 from dltune.cli import tune_display
 from dltune.cli.terminal import show_view
 from dltune.cli.tune_display import LiveView
-from dltune.plan import plan as plans
 from dltune.plan.duration import duration_in_words
+from dltune.plan.plan import new_plan
 from dltune.schemas import bench
 from dltune.schemas.bench import Trial, Tune
 from dltune.schemas.profile import Framework
@@ -88,7 +88,7 @@ def test_an_output_that_exists(tmp_path: Path) -> None:
 
 def test_into_a_plan_for_another_machine(tmp_path: Path) -> None:
     machine = msgspec.structs.replace(topology.local(), name="another")
-    plan = msgspec.structs.replace(plans.bare(machine), machine="0" * 16)
+    plan = msgspec.structs.replace(new_plan(machine), machine="0" * 16)
     (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
     done = dltune(tmp_path, "--into", "plan.json", *JOB)
     refused(done, "the plan was made for", "of another")
@@ -142,7 +142,7 @@ def test_the_state_of_another_search(tmp_path: Path, changes: dict[str, object],
 def test_a_plan_with_more_than_settings_is_not_written_over_by_going_on(tmp_path: Path) -> None:
     state(tmp_path)
     sections = {"settings": SECTION, "threads": UNIFORM}
-    plan = plans.bare(topology.local(), signatures=("signature",), sections=sections)
+    plan = new_plan(topology.local(), signatures=("signature",), sections=sections)
     (tmp_path / "plan.json").write_bytes(before := msgspec.json.encode(plan))
     done = dltune(tmp_path, "--resume", "--only", "batch_norm", *JOB)
     refused(done, "plan.json has other sections than settings: threads", "--into plan.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 from dltune.schemas import diagnosis as documents
 from dltune.schemas.settings import Choice, SettingsPlan
 
@@ -96,6 +96,6 @@ def test_a_plan_is_the_next_step(tmp_path):
     shares = {one.activity: one.share for one in found.observation.python.shares}
     assert shares.get("fit", 0.0) > shares.get("python", 0.0)
     assert found.step is not None
-    section = plans.load(plan).of(SettingsPlan)
+    section = load_plan(plan).of(SettingsPlan)
     assert section is not None
     assert Choice("steps_per_execution", "64") in section.chosen

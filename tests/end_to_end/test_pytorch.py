@@ -19,7 +19,7 @@ from torches import TORCH_PYTHON, needs_torch
 from dltune.job import protocol
 from dltune.job.launch import Job
 from dltune.job.protocol import Orders
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 from dltune.schemas import bench as benches
 from dltune.schemas import diagnosis as diagnoses
 from dltune.schemas import profile as profiles
@@ -96,7 +96,7 @@ def test_it_is_planned_over_processes_and_run_so(profiled: Done, tmp_path: Path)
     cluster = ("--topology", "p100:2", "--for", "torch", "--proposals", 100, "-o", plan)
     planned = dltune("plan", "parallelism", profiled.output, *cluster)
     assert planned.returncode == 0, planned.stderr
-    section = plans.load(plan).sections["parallelism"]
+    section = load_plan(plan).sections["parallelism"]
     types = {one.name: one.type for one in section.operators}
     assert types == {
         "0": "conv 3x3/1 bias",
@@ -295,7 +295,7 @@ def test_a_job_under_its_plan(
     how = ["--bitwise"] if strategy == "bitwise" else ["--strategy", strategy]
     made = dltune("plan", profiled.output, *how, "-o", plan)
     assert made.returncode == 0, made.stderr
-    uniform = plans.load(plan).sections["threads"].uniform.intra
+    uniform = load_plan(plan).sections["threads"].uniform.intra
     other = ["--sets", 1 if uniform > 1 else 2] if strategy == "per-type" else []
     outcome = enforced(tmp_path, plan, *other)
     computed = (tmp_path / "losses").read_text().splitlines()
@@ -360,7 +360,7 @@ def test_what_is_compiled_is_known_by_its_kernels(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     made = dltune("plan", done.output, "--strategy", "per-type", "-o", plan)
     assert made.returncode == 0, made.stderr
-    assert not kernels.keys() & {op.key for op in plans.load(plan).sections["threads"].ops}
+    assert not kernels.keys() & {op.key for op in load_plan(plan).sections["threads"].ops}
 
 
 def test_two_networks_that_are_trained_in_turns(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_a_diagnosis_of_many_small_ops(tmp_path: Path) -> None:
     # beside other work it is that, and what its threads wait for each other, which cost more
     assert causes & {"op-calls", "loop-optimizer", "too-many-threads", "neighbour"}
     if "loop-optimizer" in causes:
-        section = plans.load(plan).of(SettingsPlan)
+        section = load_plan(plan).of(SettingsPlan)
         assert section is not None
         assert Choice("fused_optimizer", "on") in section.chosen
     assert diagnosis.observation is not None

@@ -20,7 +20,7 @@ from running import interrupted
 
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import Execution, Graph, Key, Orders, machine_lines, uniform_line
-from dltune.plan import plan as plans
+from dltune.plan.plan import with_sections
 from dltune.plan.threads.show import RECORD_EVERY
 from dltune.schemas import graph
 from dltune.schemas import profile as profiles
@@ -301,7 +301,7 @@ def test_the_summary_tells_what_was_met(tape, machine, tmp_path):
 def test_the_scripts_own_threads_are_overridden_and_told(profiled, tmp_path, machine):
     plan = plan_for(profiled("own_threads").profile, machine, {})
     section = msgspec.structs.replace(plan.sections["threads"], uniform=Uniform(1, 2))
-    plan = write(plans.with_sections(plan, threads=section), tmp_path / "plan.json")
+    plan = write(with_sections(plan, threads=section), tmp_path / "plan.json")
     done = enforced(tmp_path, "own_threads.py", 3, "--plan", plan)
     assert "the plan overrode settings of the script" in done.stderr
 

@@ -13,7 +13,7 @@ import pytest
 from settings_plans import written
 from tensorflows import THIS_AND_PROOF
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan, with_sections
 from dltune.schemas import bench as benches
 from dltune.schemas import profile as profiles
 from dltune.schemas.plan import Prediction, Threads, Uniform
@@ -84,12 +84,12 @@ def test_profiled_planned_and_run_together(plan: Path, tmp_path: Path) -> None:
 
     done = dltune("plan", profile, "-o", both)
     assert done.returncode == 0, done.stderr
-    planned = plans.load(both)
+    planned = load_plan(both)
     assert planned.sections["settings"] == measured.under
     done = dltune("plan", profile, "--into", plan)  # and into the plan that it came from
     assert done.returncode == 0, done.stderr
     assert "unlike the profiled job" not in done.stderr
-    assert plans.load(plan).sections["settings"] == measured.under
+    assert load_plan(plan).sections["settings"] == measured.under
 
     done = dltune("run", "--plan", both, "--", *JOB, "--steps", 40)
     assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def test_settings_in_a_plan_of_one_setting_for_all_ops_are_run_and_benched(
     """As `dltune tune --into` leaves it: the settings make another graph than was planned for."""
     one = Prediction("uniform 2x1", 0.01, 1.0, 1.0)
     section = Threads(one.setting, Uniform(2, 1), False, False, 0.0, (), (one,))
-    whole = plans.with_sections(plans.load(plan), threads=section)
+    whole = with_sections(load_plan(plan), threads=section)
     made = msgspec.structs.replace(whole, signatures=("before",))
     plan.write_bytes(msgspec.json.encode(made))
     done = dltune("run", "--plan", plan, "--", *JOB, "--steps", 40)

@@ -11,13 +11,13 @@ from plan_sections import FUSED, HERE, PLAIN, TCMALLOC, THREADS, UNIFORM, tuned,
 
 from dltune.base.errors import UsageError
 from dltune.plan.plan import (
-    bare,
-    for_any_graph,
-    load,
-    put,
+    describe_differences,
+    is_graph_independent,
+    load_plan,
+    merge_section,
+    new_plan,
     require_fitting,
     require_machine,
-    unlike,
 )
 from dltune.schemas.plan import Threads
 from dltune.schemas.profile import Framework
@@ -25,50 +25,58 @@ from dltune.schemas.settings import SettingsPlan
 
 
 def test_settings_of_the_profiled_job_come_with_what_was_planned_from_it() -> None:
-    assert put(None, "threads", THREADS, HERE, PLAIN).of(SettingsPlan) is None
-    plan = put(None, "threads", THREADS, HERE, under(FUSED))
+    assert merge_section(None, "threads", THREADS, HERE, PLAIN).of(SettingsPlan) is None
+    plan = merge_section(None, "threads", THREADS, HERE, under(FUSED))
     assert plan.of(SettingsPlan) == FUSED
-    alone = put(None, "settings", FUSED, HERE, framework=Framework("tensorflow", "2", "", ""))
-    both = put(alone, "threads", THREADS, HERE, under(FUSED))
+    alone = merge_section(
+        None, "settings", FUSED, HERE, framework=Framework("tensorflow", "2", "", "")
+    )
+    both = merge_section(alone, "threads", THREADS, HERE, under(FUSED))
     assert (both.of(SettingsPlan), both.of(Threads)) == (FUSED, THREADS)
     assert both.framework == PLAIN.framework
 
 
 def test_settings_do_not_take_the_graph_away_from_planned_ops() -> None:
-    plan = put(None, "threads", THREADS, HERE, PLAIN)
+    plan = merge_section(None, "threads", THREADS, HERE, PLAIN)
     with pytest.raises(UsageError, match="a job with batch_norm=fused has other graphs"):
-        put(plan, "settings", FUSED, HERE)
-    assert put(plan, "settings", TCMALLOC, HERE).of(SettingsPlan) == TCMALLOC
+        merge_section(plan, "settings", FUSED, HERE)
+    assert merge_section(plan, "settings", TCMALLOC, HERE).of(SettingsPlan) == TCMALLOC
     # one setting for all ops is met in any graph
-    assert put(put(None, "threads", UNIFORM, HERE, PLAIN), "settings", FUSED, HERE)
+    assert merge_section(
+        merge_section(None, "threads", UNIFORM, HERE, PLAIN), "settings", FUSED, HERE
+    )
     # what was planned under settings does not do without them
     with pytest.raises(UsageError, match="a job without batch_norm=fused has other graphs"):
-        require_fitting(put(None, "threads", THREADS, HERE, under(FUSED)), "settings", None)
+        require_fitting(
+            merge_section(None, "threads", THREADS, HERE, under(FUSED)), "settings", None
+        )
 
 
 def test_a_plan_is_for_any_graph_when_settings_may_change_it_and_no_op_is_named() -> None:
-    assert for_any_graph(bare(HERE, sections={"settings": FUSED}))
-    assert for_any_graph(bare(HERE, sections={"settings": FUSED, "threads": UNIFORM}))
-    assert not for_any_graph(bare(HERE, sections={"settings": FUSED, "threads": THREADS}))
-    assert not for_any_graph(bare(HERE, sections={"threads": UNIFORM}))
-    assert not for_any_graph(bare(HERE, sections={"settings": tuned()}))
+    assert is_graph_independent(new_plan(HERE, sections={"settings": FUSED}))
+    assert is_graph_independent(new_plan(HERE, sections={"settings": FUSED, "threads": UNIFORM}))
+    assert not is_graph_independent(
+        new_plan(HERE, sections={"settings": FUSED, "threads": THREADS})
+    )
+    assert not is_graph_independent(new_plan(HERE, sections={"threads": UNIFORM}))
+    assert not is_graph_independent(new_plan(HERE, sections={"settings": tuned()}))
 
 
 def test_a_section_nobody_here_knows_is_named_and_refused_or_left_out(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    made = msgspec.to_builtins(put(None, "threads", THREADS, HERE, PLAIN))
+    made = msgspec.to_builtins(merge_section(None, "threads", THREADS, HERE, PLAIN))
     made["sections"]["weather"] = {"rain": 1}
     path.write_bytes(msgspec.json.encode(made))
     with pytest.raises(UsageError, match=r"sections\.weather: .* planner 'weather' is not"):
-        load(path)
+        load_plan(path)
     left: list[str] = []
-    plan = load(path, left.append)
+    plan = load_plan(path, left.append)
     assert list(plan.sections) == ["threads"]
     assert "skipping section 'weather'" in left[0]
 
 
 def test_another_machine_is_told_apart() -> None:
-    plan = bare(HERE)
+    plan = new_plan(HERE)
     require_machine(plan, HERE)
     with pytest.raises(UsageError, match=r"2 cores of synthetic.*this machine has 8 cores"):
         require_machine(plan, synthetic.machine(8))
@@ -77,26 +85,29 @@ def test_another_machine_is_told_apart() -> None:
 
 
 def test_what_was_measured_beside_other_settings_is_remarked() -> None:
-    plan = put(None, "settings", TCMALLOC, HERE)
-    assert unlike(plan, PLAIN, "threads") == "with allocator=tcmalloc"
-    assert unlike(plan, under(TCMALLOC), "threads") == ""
-    assert unlike(put(None, "threads", UNIFORM, HERE, PLAIN), PLAIN, "threads") == ""
+    plan = merge_section(None, "settings", TCMALLOC, HERE)
+    assert describe_differences(plan, PLAIN, "threads") == "with allocator=tcmalloc"
+    assert describe_differences(plan, under(TCMALLOC), "threads") == ""
+    assert (
+        describe_differences(merge_section(None, "threads", UNIFORM, HERE, PLAIN), PLAIN, "threads")
+        == ""
+    )
 
 
 def test_tune_leaves_what_it_does_not_know_as_it_was() -> None:
-    plan = put(None, "threads", UNIFORM, HERE, PLAIN)
+    plan = merge_section(None, "threads", UNIFORM, HERE, PLAIN)
     framework = Framework("tensorflow", "2", "", "")
-    tuned = put(plan, "settings", FUSED, HERE, framework=framework)
+    tuned = merge_section(plan, "settings", FUSED, HERE, framework=framework)
     assert (tuned.created, tuned.framework) == (plan.created, PLAIN.framework)
-    assert put(None, "settings", FUSED, HERE, framework=framework).framework == framework
+    assert merge_section(None, "settings", FUSED, HERE, framework=framework).framework == framework
 
 
 def test_names_of_sections_are_shown_and_never_obeyed(tmp_path: Path) -> None:
-    made = msgspec.to_builtins(bare(HERE))
+    made = msgspec.to_builtins(new_plan(HERE))
     made["sections"]["\x1b[31mred\n"] = {}
     path = tmp_path / "plan.json"
     path.write_bytes(msgspec.json.encode(made))
     with pytest.raises(UsageError) as refused:
-        load(path)
+        load_plan(path)
     assert "\x1b" not in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -15,7 +15,7 @@ from page_parsed import Page, parsed
 
 from dltune.analysis.roofline import analyse
 from dltune.base.errors import UsageError
-from dltune.plan.plan import put, with_sections
+from dltune.plan.plan import merge_section, with_sections
 from dltune.report.page import known, page, read
 from dltune.schemas.bench import Bench
 from dltune.schemas.plan import Plan
@@ -233,7 +233,7 @@ def test_a_bench_stays_with_its_plan_when_settings_are_put_into_it() -> None:
     rows = parsed(text.encode()).of("tr")
     # as tune puts them in
     nothing = msgspec.structs.replace(exhibits.settings(), chosen=())
-    put_in = put(plan, "settings", nothing, profile.machine)
+    put_in = merge_section(plan, "settings", nothing, profile.machine)
     assert before in page(context(profile, put_in, bench)).decode()
     assert any("per-type+co-run" in row.text and "41.0" in row.text for row in rows), (
         "it was measured"

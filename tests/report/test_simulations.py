@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dltune.base.errors import DltuneError
-from dltune.plan.plan import put, with_sections
+from dltune.plan.plan import merge_section, with_sections
 from dltune.plan.threads.decide import choose
 from dltune.report import timeline
 from dltune.report.timeline import simulations
@@ -57,7 +57,9 @@ def test_a_plan_for_a_known_machine_and_for_an_unknown_one() -> None:
     there = builtin_machine("knl-7250")
     workload, _ = calibrated(profile)
     moved = transferred(workload, there)
-    plan = put(None, "threads", choose(moved, "per-type+co-run").threads(moved), there, profile)
+    plan = merge_section(
+        None, "threads", choose(moved, "per-type+co-run").threads(moved), there, profile
+    )
     found = simulations(profile, plan)
     assert found.remark is None
     assert max(max(c) for c in found.found[-1].outcome.timelines[0].cores if c) == 67

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import check, load, with_sections
+from dltune.plan.plan import load_plan, plan_faults, with_sections
 from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 
 OP = OpPlan("Conv2D(f32[8])", 2, "spread", 1.0, 2.0, (0, 1), (Candidate(2, "spread", 1.0),))
@@ -38,8 +38,8 @@ def with_op(**changes: object) -> Plan:
 def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(msgspec.json.encode(PLAN))
-    assert load(path) == PLAN
-    assert check(msgspec.structs.replace(PLAN, sections={})) == []
+    assert load_plan(path) == PLAN
+    assert plan_faults(msgspec.structs.replace(PLAN, sections={})) == []
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_what_cannot_be_done_is_told_with_its_path(tmp_path: Path, plan: Plan, t
     path = tmp_path / "plan.json"
     path.write_bytes(msgspec.json.encode(plan))
     with pytest.raises(UsageError) as caught:
-        load(path)
+        load_plan(path)
     assert told in str(caught.value)

@@ -129,7 +129,7 @@ def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> No
 def test_a_saved_profile_gives_the_same_answers() -> None:
     """The samples are of an early dltune, the plan from the profile."""
     profile = load(SAMPLES / "profile.json.gz")
-    made = plan.load(SAMPLES / "plan.json")
+    made = plan.load_plan(SAMPLES / "plan.json")
     assert profile.schema == "dltune.profile/1"
     assert (profile.framework.name, profile.framework.version) == ("tensorflow", "2.21.0")
     assert documents.digest(profile) == made.profile
@@ -145,7 +145,7 @@ def test_documents_from_before_the_first_release_are_refused_with_a_sentence() -
     with pytest.raises(UsageError, match=r"profile-1.json.gz is invalid: ") as profile:
         load(SAMPLES / "profile-1.json.gz")
     with pytest.raises(UsageError, match=r"plan-1.json is invalid: ") as made:
-        plan.load(SAMPLES / "plan-1.json")
+        plan.load_plan(SAMPLES / "plan-1.json")
     for refused in (profile, made):
         assert refused.value.remedy == "name another file, or create it again with dltune"
 

@@ -14,7 +14,7 @@ import synthetic
 from installed import SYSTEMS
 
 from dltune.job import protocol
-from dltune.plan.plan import Composition, bare
+from dltune.plan.plan import Composition, new_plan
 from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
 
@@ -56,7 +56,7 @@ SETS = [
 
 
 def composed(names: Iterable[str], said: list[str] | None = None) -> Composition:
-    plan = bare(HERE, signatures=("a",), sections={name: SECTIONS[name] for name in names})
+    plan = new_plan(HERE, signatures=("a",), sections={name: SECTIONS[name] for name in names})
     said = [] if said is None else said
     return Composition(plan, HERE, ("python",), {}, partial=False, say=said.append)
 

@@ -11,7 +11,7 @@ from dltune.job.failures import Sightings, why_no_step
 from dltune.job.launch import Event, Job, Process
 from dltune.job.protocol import machine_lines
 from dltune.job.rank_layout import Shares
-from dltune.plan.plan import for_any_graph
+from dltune.plan.plan import is_graph_independent
 from dltune.plan.planner import Enforcement, Outcome, Run
 from dltune.plan.settings.choices import Applied
 from dltune.plan.settings.show import Acted, announced, sentences
@@ -155,7 +155,7 @@ class EnforcedSettings(Enforcement):
         self.announced = list(announced(applied))
         if applied.means.uniform:
             run.pools = self._settings.pools
-        if for_any_graph(run.plan):
+        if is_graph_independent(run.plan):
             run.changes.append(lambda _: "under its settings")
 
     def command(self, given: Sequence[str]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The planner of settings around the ops, as the registry knows it."""
+"""Planner of settings outside the ops."""
 
 from __future__ import annotations
 

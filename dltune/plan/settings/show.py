@@ -18,7 +18,7 @@ from dltune.views import Headline, Piece, Section, View
 
 # Effects of settings on the step time
 
-# verdicts in the order of the table, and how each is drawn; it stands as text beside its row too
+# verdicts in the order of the table, and the style of each in the chart
 _STYLES: Mapping[Verdict, str] = {
     "helps": "helps",
     "no difference seen": "same",
@@ -31,12 +31,12 @@ _STYLES: Mapping[Verdict, str] = {
 
 
 def in_words(choices: Sequence[Choice]) -> str:
-    """As a person reads them; none of them is the job as it was given."""
+    """Return the choices as text; without choices, the job as found."""
     return ", ".join(map(str, choices)) or "the job as found"
 
 
 def speed(found: Measured) -> str:
-    """The gain as a person reads it."""
+    """Return the gain as text."""
     bounds = interval(found)
     if found.low is not None or found.high is not None:
         bounds = f"{found.confidence * 100:g} % interval {bounds}"
@@ -47,7 +47,7 @@ def speed(found: Measured) -> str:
 
 
 def effects(section: SettingsPlan) -> Table:
-    """What helps first, and of one verdict what is fastest."""
+    """Return a table of the effects: by verdict, helpful settings first, then by time."""
     heads = (
         "setting",
         "with",
@@ -63,7 +63,7 @@ def effects(section: SettingsPlan) -> Table:
 
 
 def interval(found: Measured) -> str:
-    """Both ends, or that there are too few rounds for them."""
+    """Return both ends of the interval, or that there are too few rounds for an interval."""
     if found.low is None and found.high is None:
         return "too few rounds for an interval"
     low = "0" if found.low is None else f"{found.low:.3f}"
@@ -90,7 +90,7 @@ def _rank(effect: Effect) -> tuple[int, float]:
 
 
 def picture(section: SettingsPlan) -> Ratios:
-    """Every trial's ratio with its interval, and those of all that was chosen."""
+    """Return a chart with the ratio and interval of every trial and of the whole chosen set."""
     rows = [
         _ratio(_name(effect), effect.verdict, _STYLES[effect.verdict], effect.measured)
         for effect in section.effects
@@ -123,7 +123,7 @@ def _name(effect: Effect) -> str:
 
 @dataclass(frozen=True)
 class Acted:
-    """What one hook has done in one process, as `protocol.Setting` reports."""
+    """Result of a hook in one process, as `protocol.Setting` reports it."""
 
     pid: int
     setting: str
@@ -134,7 +134,7 @@ class Acted:
 
 
 def shown(section: SettingsPlan) -> View:
-    """The chosen set, each trial's ratio with its interval, and what was not tried."""
+    """Return the chosen set, each trial's ratio with its interval, and the untried settings."""
     body: list[Piece] = [f"Chosen: {in_words(section.chosen)} ({section.kind})."]
     if section.partial:
         body.append(f"The search is incomplete: {section.partial}.")
@@ -169,7 +169,7 @@ def _headline(section: SettingsPlan) -> Headline:
 
 
 def announced(applied: Applied) -> Iterator[str]:
-    """What is applied to a job that is about to start."""
+    """Yield the settings that are applied to a job that is about to start."""
     if applied.choices:
         yield f"settings: {', '.join(map(str, applied.choices))}"
     lossy = [str(c) for c in applied.choices if by_name(c.setting).kind == "lossy"]
@@ -179,7 +179,7 @@ def announced(applied: Applied) -> Iterator[str]:
 
 
 def sentences(hook: Acted) -> Iterator[str]:
-    """What came of a setting in the job's Python."""
+    """Yield the result of a setting in the job's Python."""
     none = " (no effect)" if not hook.count else ""
     yield f"{hook.setting}={hook.value}: {hook.did}{none}"
     yield from (f"  not changed: {sentence}" for sentence in hook.left)

@@ -1,8 +1,9 @@
 """Decision on threads: strategies of the paper, simulation of all options, and explanations.
 
 `choose` simulates every setting and strategy, and takes the option that is predicted to be fastest.
-The strategies are the paper's four (section III-D); each builds on the choices of the one before.
-`explain` reports why an op got its threads, and next to which ops it is predicted to run.
+A `Strategy` combines the paper's four (section III-D); each of them builds on the choices of the
+one before. `explain` reports why an op got its threads, and next to which ops it is predicted to
+run.
 """
 
 from __future__ import annotations
@@ -28,80 +29,117 @@ from dltune.simulate.workload import SMALL, Outcome, Workload
 DIFFERENCE = 2
 
 
-def per_instance(workload: Workload, most: int | None = None) -> list[Candidate | None]:
-    """Strategy 1: each op instance on the threads that run it fastest.
+@dataclass(frozen=True)
+class Strategy:
+    """Combination of the paper's strategies.
 
-    Per op the fastest thread count and placement; None for ops that are not controlled. Ops whose
-    count is held keep it. `most`: the threads an op may have at most.
+    `per_type`: all ops of a type get one thread count (strategy 2); without it, each op gets its
+    own (strategy 1). `corun`: ops also run at the same time (strategy 3). `smt`: small ops also use
+    the second hardware threads of busy cores (strategy 4, which requires strategy 3). `cap`: the
+    most threads of an op (None: no limit). `bitwise`: every op keeps the job's own thread count.
+    """
+
+    per_type: bool = False
+    corun: bool = False
+    smt: bool = False
+    cap: int | None = None
+    bitwise: bool = False
+
+    def __str__(self) -> str:
+        """Return the name in a plan and on the command line."""
+        counts = "bitwise" if self.bitwise else "per-type" if self.per_type else "per-op"
+        parts = {"co-run": self.corun, "smt": self.smt, f"cap={self.cap}": self.cap is not None}
+        return "+".join([counts, *(name for name, applies in parts.items() if applies)])
+
+
+# the strategies that users can name
+NAMED = {
+    str(strategy): strategy
+    for strategy in (
+        Strategy(),
+        Strategy(per_type=True),
+        Strategy(corun=True),
+        Strategy(corun=True, smt=True),
+        Strategy(per_type=True, corun=True),
+        Strategy(per_type=True, corun=True, smt=True),
+    )
+}
+CHOICES = ("auto", "uniform", *NAMED)  # of --strategy
+
+
+def per_instance(workload: Workload, most: int | None = None) -> list[Candidate | None]:
+    """Return strategy 1's choices: each op instance on the threads that run it fastest.
+
+    Each op gets its fastest thread count and placement; None: it is not controlled. Ops whose count
+    is held keep it. `most`: the most threads of an op.
     """
     counts: dict[Placement, list[int]] = {"spread": [], "shared": []}
     for threads, placements in workload.offered.items():
         for placement in placements if most is None or threads <= most else ():
             counts[placement].append(threads)
-    found: list[Candidate | None] = []
+    choices: list[Candidate | None] = []
     for index, curve in enumerate(workload.curves):
         if curve is None:
-            found.append(None)
+            choices.append(None)
         elif index in workload.held:
-            found.append(workload.placed(curve, workload.held[index]))
+            choices.append(workload.placed(curve, workload.held[index]))
         else:
-            found.append(curve.best(curve.corners(counts)))
-    return found
+            choices.append(curve.best(curve.corners(counts)))
+    return choices
 
 
 def leaders(workload: Workload, fastest: Sequence[Candidate | None]) -> dict[str, int]:
-    """Per op type the index of its most time-consuming instance (each at its own best)."""
-    found: dict[str, int] = {}
+    """Return the index of each op type's most time-consuming instance (each at its own best)."""
+    leading: dict[str, int] = {}
     for index, choice in enumerate(fastest):
         if choice is None or index in workload.held:
             continue
         kind = workload.ops[index].type
-        best = fastest[found[kind]] if kind in found else None
-        if best is None or choice.seconds > best.seconds:
-            found[kind] = index
-    return found
+        longest = fastest[leading[kind]] if kind in leading else None
+        if longest is None or choice.seconds > longest.seconds:
+            leading[kind] = index
+    return leading
 
 
 def per_type(workload: Workload, fastest: Sequence[Candidate | None]) -> list[Candidate | None]:
-    """Strategy 2: one thread count per op type, so that it seldom changes.
+    """Return strategy 2's choices: one thread count per op type, so that it seldom changes.
 
     The count is the one that runs the type's most time-consuming instance fastest. The placement
     stays each instance's own, the better one: only the number of threads is costly to change.
-    `fastest`: of strategy 1. None for ops not controlled.
+    `fastest`: strategy 1's choices. None: the op is not controlled.
     """
     leading = leaders(workload, fastest)
-    found = list(fastest)
+    choices = list(fastest)
     for index, curve in enumerate(workload.curves):
         if curve is not None and index not in workload.held:
             leader = fastest[leading[workload.ops[index].type]]
             assert leader is not None  # it has a curve
-            found[index] = workload.placed(curve, leader.threads)
-    return found
+            choices[index] = workload.placed(curve, leader.threads)
+    return choices
 
 
 def candidates(
     workload: Workload, chosen: Sequence[Candidate | None]
 ) -> dict[int, tuple[Candidate, ...]]:
-    """Strategy 3: what each op may choose from when ops run beside each other.
+    """Return strategy 3's candidates for ops that run at the same time, by index of the op.
 
-    By index of each op that is worth admitting: the three fastest ways to run it near strategy
-    2's count, the fastest first. The choosing itself happens while the job runs, by the scheduler
-    of dltune/native/corun.h.
+    Each op that is worth admitting has the three fastest ways to run it near strategy 2's count,
+    the fastest first. The scheduler of dltune/native/corun.h chooses among them while the job runs.
     """
     cases = {
         n: [(m, p) for m in _near(n, workload.cores) for p in workload.offered[m]]
         for n in {c.threads for i, c in enumerate(chosen) if c and i not in workload.held}
     }
-    found: dict[int, tuple[Candidate, ...]] = {}
+    by_op: dict[int, tuple[Candidate, ...]] = {}
     for index, (curve, choice) in enumerate(zip(workload.curves, chosen, strict=True)):
         if curve is None or choice is None or workload.small(index):
             continue
         if index in workload.held:
-            found[index] = (choice,)
+            by_op[index] = (choice,)
             continue
         ways = (Candidate(n, p, curve.seconds(n, p)) for n, p in cases[choice.threads])
-        found[index] = tuple(sorted(ways, key=lambda c: (c.seconds, c.threads))[:CANDIDATES])
-    return found
+        by_op[index] = tuple(sorted(ways, key=lambda c: (c.seconds, c.threads))[:CANDIDATES])
+    return by_op
 
 
 def _near(threads: int, cores: int) -> range:
@@ -109,9 +147,8 @@ def _near(threads: int, cores: int) -> range:
 
 
 def why_no_hyperthreads(machine: Machine) -> str | None:
-    """Strategy 4 runs small ops on the second hardware threads of busy cores. Which op is decided
-    while the job runs (dltune/native/corun.h); here only, why there can be none; None: it applies.
-    """
+    """Return why strategy 4, small ops on the second hardware threads of busy cores, does not apply
+    to a machine; None: it applies. dltune/native/corun.h chooses the ops while the job runs."""
     if any(len(core.cpus) > 1 for core in machine.cores):
         return None
     return (
@@ -124,52 +161,45 @@ def why_no_hyperthreads(machine: Machine) -> str | None:
 
 log = logging.getLogger(__name__)
 
-STRATEGIES = (
-    "auto",
-    "uniform",
-    "per-op",
-    "per-type",
-    "per-op+co-run",
-    "per-op+co-run+smt",
-    "per-type+co-run",
-    "per-type+co-run+smt",
-)
-# Executor slots that strategy 3 is tried with. An op that waits for admission holds one, so there
-# must be more than ops that run; each further one lets more small ops run at once.
+# Numbers of executor slots that strategy 3 is tried with. An op that waits for admission holds a
+# slot, so there must be more slots than running ops; each further slot lets more small ops run at
+# the same time.
 SLOTS = (2, 4, 8, 16)
 # A per-op plan must be predicted faster than the best uniform setting by this part: enforcing it
 # costs up to 1 % ("limited overhead (less than 1%)", section IV-A).
 ENFORCEMENT = 0.01
-# Settings are alike whose predictions differ by less than this part.
+# Settings are alike if their predictions differ by less than this part.
 TIE = 0.005
-# Joins a strategy's name and the thread count it is capped at: "per-type+co-run+cap=16".
-CAP = "+cap="
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way to run the job, and what it is predicted to take.
+    """A way to run the job, and its predicted outcome.
 
-    `choices` per op (None: not controlled) is empty for a uniform setting, `candidates` (by op
-    index) where ops do not co-run under strategy 3.
+    `setting`: its name. `strategy`: None for a uniform setting, whose `choices` are empty.
+    `choices`: per op (None: not controlled). `candidates`: by op index; empty without strategy 3.
     """
 
     setting: str
     uniform: Uniform
     outcome: Outcome
+    strategy: Strategy | None = None
     choices: Sequence[Candidate | None] = ()
     candidates: Mapping[int, tuple[Candidate, ...]] = dataclasses.field(default_factory=dict)
-    hyperthreads: bool = False
 
     @property
     def seconds(self) -> float:
         return self.outcome.seconds
 
+    @property
+    def hyperthreads(self) -> bool:
+        return self.strategy is not None and self.strategy.smt
+
 
 @dataclass(frozen=True)
-class Decision:
-    """`options` in the table's order, `chosen` among them; `best_uniform` is what TensorFlow can be
-    told without dltune. `remarks` are sentences for the reader."""
+class Selection:
+    """Simulated `options` in the table's order, and the `chosen` one. `best_uniform`: the fastest
+    setting that the framework has without dltune. `remarks`: sentences for users."""
 
     options: tuple[Option, ...]
     chosen: Option
@@ -177,7 +207,7 @@ class Decision:
     remarks: tuple[str, ...]
 
     def threads(self, workload: Workload) -> Threads:
-        """The plan's section."""
+        """Return the plan's section."""
         chosen = self.chosen
         recommended = next(o for o in self.options if o.setting == "recommended")
         return Threads(
@@ -199,19 +229,20 @@ class Decision:
         )
 
 
-def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False) -> Decision:
-    """Simulate and decide.
+def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False) -> Selection:
+    """Simulate all options and choose one.
 
-    `strategy` is one of STRATEGIES. "auto" never takes one that is predicted slower than the best
-    uniform setting; a strategy asked for by name is taken even so, with a remark. `bitwise` leaves
+    `strategy` is one of CHOICES. "auto" never takes a strategy that is predicted slower than the
+    best uniform setting; a requested strategy is taken even so, with a remark. `bitwise` leaves
     every op the job's own thread count, and with it the order of its sums.
     Raises UsageError when the strategy cannot be applied to this machine or with `bitwise`.
     """
     machine = workload.machine
+    requested = NAMED.get(strategy)
     why_not = why_no_hyperthreads(machine)
-    if why_not and strategy.endswith("smt"):
+    if why_not and requested and requested.smt:
         raise UsageError(why_not, remedy="use --strategy auto")
-    if bitwise and strategy not in ("auto", "uniform"):
+    if bitwise and requested:
         raise UsageError(
             f"--strategy {strategy} changes thread counts, which --bitwise forbids",
             remedy="leave out --bitwise or --strategy",
@@ -220,7 +251,7 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     intra = workload.own.intra if bitwise else None
     best_uniform = _fewest(_uniform(workload, u) for u in runtime.thread_grid(machine, intra))
     if workload.varying is not None:
-        # other batches may be why one number of threads was faster
+        # other batches can be the reason why a number of threads was faster
         own = _uniform(workload, runtime.own_threads(workload.own, machine))
         if own.seconds * (1 - workload.varying) <= best_uniform.seconds:
             best_uniform = own
@@ -232,122 +263,128 @@ def choose(workload: Workload, strategy: str = "auto", *, bitwise: bool = False)
     if bitwise:
         held = {i: workload.own.intra for i, c in enumerate(workload.curves) if c is not None}
         workload = dataclasses.replace(workload, held=held)
-    strategies = _bitwise(workload) if bitwise else _strategies(workload, strategy)
-    if workload.varying is not None and strategy == "auto":
-        strategies = []
+    strategies = _bitwise(workload) if bitwise else _strategies(workload, requested)
+    if strategy == "auto":
+        if workload.varying is not None:
+            strategies = []
+        elif not bitwise:
+            strategies += _capped(workload, strategies)
     options += strategies
-    if strategy == "uniform":
-        chosen = best_uniform
-    elif strategy == "auto":
-        fastest = _best([*strategies, best_uniform])
-        faster = fastest.seconds <= best_uniform.seconds * (1 - ENFORCEMENT)
-        chosen = fastest if faster else best_uniform
-    else:
-        chosen = next(o for o in strategies if o.setting == strategy)
+    if requested:
+        chosen = next(option for option in strategies if option.strategy == requested)
         if chosen.seconds > best_uniform.seconds:
             remarks.append(
                 f"note: the plan uses {strategy} as requested, but {best_uniform.setting} is "
                 "predicted to be faster"
             )
+    elif strategy == "uniform":
+        chosen = best_uniform
+    else:
+        fastest = _best([*strategies, best_uniform])
+        faster = fastest.seconds <= best_uniform.seconds * (1 - ENFORCEMENT)
+        chosen = fastest if faster else best_uniform
     for option in options:
         log.debug("%s: %.6g s predicted", option.setting, option.seconds)
     log.debug("chosen: %s", chosen.setting)
-    return Decision(tuple(options), chosen, best_uniform, tuple(remarks))
+    return Selection(tuple(options), chosen, best_uniform, tuple(remarks))
 
 
 def _uniform(workload: Workload, setting: Uniform, name: str | None = None) -> Option:
     outcome = workload.uniform(setting.intra, setting.inter)
-    return Option(name or f"uniform {setting.intra}x{setting.inter}", setting, outcome)
+    return Option(name or setting.setting, setting, outcome)
 
 
-def _strategies(workload: Workload, asked: str) -> list[Option]:
-    """Per-type, +co-run, +smt where there are hardware threads, and what else was asked for."""
+def _strategies(workload: Workload, requested: Strategy | None) -> list[Option]:
+    """Simulate per-type, then +co-run and +smt where they apply, and the requested strategy."""
     fastest = per_instance(workload)
     alike = per_type(workload, fastest)
-    names = ["per-type", *_with_smt(workload, "per-type+co-run")]
-    if asked in STRATEGIES[2:] and asked not in names:
-        names.append(asked)
-    found = [planned(workload, name, alike if "per-type" in name else fastest) for name in names]
-    if asked == "auto":
-        found += _capped(workload, found)
-    return found
+    both = Strategy(per_type=True, corun=True)
+    strategies = dict.fromkeys([Strategy(per_type=True), *_with_smt(workload, both)])
+    if requested:
+        strategies[requested] = None
+    return [planned(workload, each, alike if each.per_type else fastest) for each in strategies]
 
 
 def _capped(workload: Workload, uncapped: Sequence[Option]) -> list[Option]:
-    """Strategies 1 to 3 (and 4) where no op may have more than some number of threads.
+    """Simulate strategies 2 and 3 (and 4) with a limit on the threads of each op.
 
     An op at its fastest can hold cores that would do more for its neighbours. The paper's strategy
     3 stays within two threads of strategy 2, so it cannot give them up; a cap, the same for all
     ops, can. The best cap of the uniform grid's counts is kept if it is predicted to gain.
     """
     caps = sorted({u.intra for u in runtime.thread_grid(workload.machine)} - {workload.cores})
-    chosen = {cap: per_type(workload, per_instance(workload, cap)) for cap in caps}
-    found = []
+    choices = {cap: per_type(workload, per_instance(workload, cap)) for cap in caps}
+    gains = []
     for option in uncapped:
-        if not option.candidates or not caps:
+        if option.strategy is None or not option.candidates or not caps:
             continue
-        name, slots = option.setting, (option.uniform.inter,)
-        # the cap first, in as many slots as without one; then the slots
-        near = _best(planned(workload, f"{name}{CAP}{cap}", chosen[cap], slots) for cap in caps)
-        best = planned(workload, near.setting, near.choices)
+        # the cap first, in as many slots as without it; then the slots
+        slots = (option.uniform.inter,)
+        capped = {cap: dataclasses.replace(option.strategy, cap=cap) for cap in caps}
+        near = _best(planned(workload, capped[cap], choices[cap], slots) for cap in caps)
+        assert near.strategy is not None
+        best = planned(workload, near.strategy, near.choices)
         if best.seconds < option.seconds:
-            found.append(best)
-    return found
+            gains.append(best)
+    return gains
 
 
 def _bitwise(workload: Workload) -> list[Option]:
-    """The job's own thread count for every op; only placement and co-running are decided."""
+    """Simulate the job's own thread count for every op; only placement and co-runs are decided."""
     choices = per_instance(workload)
-    return [planned(workload, name, choices) for name in _with_smt(workload, "bitwise+co-run")]
+    strategies = _with_smt(workload, Strategy(bitwise=True, corun=True))
+    return [planned(workload, strategy, choices) for strategy in strategies]
 
 
-def _with_smt(workload: Workload, name: str) -> list[str]:
-    """That strategy, and with strategy 4 on top where there are hardware threads for it."""
-    return [name] if why_no_hyperthreads(workload.machine) else [name, f"{name}+smt"]
+def _with_smt(workload: Workload, strategy: Strategy) -> list[Strategy]:
+    """Return the strategy, and the same with strategy 4 if the machine has hardware threads."""
+    if why_no_hyperthreads(workload.machine):
+        return [strategy]
+    return [strategy, dataclasses.replace(strategy, smt=True)]
 
 
 def planned(
     workload: Workload,
-    name: str,
+    strategy: Strategy,
     choices: Sequence[Candidate | None],
     slots: Sequence[int] = SLOTS,
 ) -> Option:
-    """The option of that name ("co-run" in it: ops co-run, "smt": on hyper-threads too).
+    """Simulate a strategy with the thread counts and placements of `choices`.
 
-    `slots`: the executor slots to try strategy 3 with.
+    `slots`: the numbers of executor slots to try strategy 3 with.
     """
     base = runtime.recommended_threads(workload.machine)
-    intra = workload.own.intra if name.startswith("bitwise") else base.intra
-    if "co-run" not in name:
+    if not strategy.corun:
         own_pool = workload.alike(base.intra)
         enforced = [
             own if choice is None or workload.small(index) else choice
             for index, (choice, own) in enumerate(zip(choices, own_pool, strict=True))
         ]
-        # those of several slots would run on the same cores
-        return Option(name, Uniform(base.intra, 1), workload.fifo(enforced, 1), choices)
+        # ops of several slots would run on the same cores
+        outcome = workload.fifo(enforced, 1)
+        return Option(str(strategy), Uniform(base.intra, 1), outcome, strategy, choices)
+    intra = workload.own.intra if strategy.bitwise else base.intra
     near = candidates(workload, choices)
-    second = "smt" in name
     return _best(
         Option(
-            name,
+            str(strategy),
             Uniform(intra, inter),
-            workload.corun(choices, near, inter, hyperthreads=second),
+            workload.corun(choices, near, inter, hyperthreads=strategy.smt),
+            strategy,
             choices,
             near,
-            second,
         )
         for inter in slots
     )
 
 
 def _fewest(options: Iterable[Option]) -> Option:
-    """The fastest; of those that are as fast but for `TIE`, the one of the fewest threads, which
-    have to be woken, too."""
+    """Return the option with the fewest threads among those as fast as the fastest, except for
+    `TIE`: each further thread must be woken, too."""
     every = list(options)
-    fastest = _best(every)
-    near = [one for one in every if one.seconds <= fastest.seconds * (1 + TIE)]
-    return min(near, key=lambda one: (one.uniform.intra * one.uniform.inter, one.seconds))
+    bound = _best(every).seconds * (1 + TIE)
+    near = [option for option in every if option.seconds <= bound]
+    return min(near, key=lambda o: (o.uniform.intra * o.uniform.inter, o.seconds))
 
 
 def _best(options: Iterable[Option]) -> Option:
@@ -355,8 +392,8 @@ def _best(options: Iterable[Option]) -> Option:
 
 
 def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
-    """An entry for every op that is controlled one by one, the most time-consuming first."""
-    found = [
+    """Return an entry for every op that is controlled separately, the most time-consuming first."""
+    entries = [
         (
             -op.count * choice.seconds,
             op.key,
@@ -372,20 +409,20 @@ def _op_plans(workload: Workload, chosen: Option) -> list[OpPlan]:
         for index, (op, choice) in enumerate(zip(workload.ops, chosen.choices, strict=False))
         if choice is not None and not workload.small(index)
     ]
-    return [plan for _, _, plan in sorted(found, key=lambda entry: entry[:2])]
+    return [plan for _, _, plan in sorted(entries, key=lambda entry: entry[:2])]
 
 
 # Explanation of the decision for single ops
 
-# how many ops and how many neighbours are told at most
+# the most ops, and the most neighbours of an op, in an explanation
 OPS = 8
 NEIGHBOURS = 6
 
 
-def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
-    """Lines about the ops whose key is or contains `wanted`, or whose type it is.
+def explain(workload: Workload, selection: Selection, wanted: str) -> list[str]:
+    """Return lines about the ops with the key or type `wanted`, or a key that contains it.
 
-    The most time-consuming come first. Raises UsageError when there is none.
+    The most time-consuming ops come first. Raises UsageError if no op matches.
     """
     matching = _matching(workload.ops, wanted)
     matching.sort(key=lambda index: -workload.ops[index].count * workload.serial(index))
@@ -424,7 +461,7 @@ def explain(workload: Workload, decision: Decision, wanted: str) -> list[str]:
                 if leader == index
                 else f"  per-type: {workload.ops[leader].key} sets the thread count of this type"
             )
-        lines += (f"  {text}" for text in _outcome(workload, decision, index))
+        lines += (f"  {text}" for text in _outcome(workload, selection.chosen, index))
     if len(matching) > OPS:
         lines.append(f"{len(matching) - OPS} more ops match {wanted!r}")
     return lines
@@ -436,8 +473,8 @@ def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
         lambda op: op.type == wanted,
         lambda op: wanted.lower() in op.key.lower(),
     ):
-        if found := [index for index, op in enumerate(ops) if test(op)]:
-            return found
+        if matching := [index for index, op in enumerate(ops) if test(op)]:
+            return matching
     types = collections.Counter(op.type for op in ops)
     raise UsageError(
         f"--explain {wanted}: no op has this key or type, or a key that contains it",
@@ -447,7 +484,7 @@ def _matching(ops: tuple[Op, ...], wanted: str) -> list[int]:
 
 
 def _bar(workload: Workload, op: Op, best: Candidate) -> str:
-    """What the model predicts there, and how far off that may be."""
+    """Return the model's prediction for this case, and the likely error; empty without a model."""
     if workload.model is None:
         return ""
     try:
@@ -457,8 +494,8 @@ def _bar(workload: Workload, op: Op, best: Candidate) -> str:
     return f": {_time(seconds)} when it runs alone, +/- {_time(error)}"
 
 
-def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str]:
-    chosen = decision.chosen
+def _outcome(workload: Workload, chosen: Option, index: int) -> Iterator[str]:
+    """Yield the plan for an op, and its neighbours in the simulation."""
     if not chosen.choices:
         yield (
             f"plan: {chosen.setting} is predicted to be fastest for the whole job, so this op runs "
@@ -484,20 +521,20 @@ def _outcome(workload: Workload, decision: Decision, index: int) -> Iterator[str
         f"{c.threads} {c.placement} {_time(c.seconds)}" for c in chosen.candidates.get(index, ())
     )
     yield f"co-run chooses at run time from: {ways}"
-    beside = _beside(workload, decision, index)
-    if beside:
+    neighbours = _neighbours(workload, chosen.outcome, index)
+    if neighbours:
         yield "predicted to run at the same time: " + ", ".join(
-            f"{kind} ({part:.0%} of its time)" for kind, part in beside[:NEIGHBOURS]
+            f"{kind} ({part:.0%} of its time)" for kind, part in neighbours[:NEIGHBOURS]
         )
     else:
         yield "predicted to run alone: no other op is ready or fits on the idle cores"
 
 
-def _beside(workload: Workload, decision: Decision, index: int) -> list[tuple[str, float]]:
-    """Op types that run while op `index` does and the part of its time they take, largest first."""
+def _neighbours(workload: Workload, outcome: Outcome, index: int) -> list[tuple[str, float]]:
+    """Return the op types that run while op `index` runs, each with its share of that op's time,
+    the largest share first."""
     shared: dict[str, float] = collections.defaultdict(float)
     total = 0.0
-    outcome = decision.chosen.outcome
     for step, timeline in zip(workload.steps, outcome.timelines, strict=True):
         start, end = timeline.start, timeline.end
         works = [
@@ -511,7 +548,7 @@ def _beside(workload: Workload, decision: Decision, index: int) -> list[tuple[st
                 overlap = min(end[task], end[other]) - max(start[task], start[other])
                 if other != task and overlap > 0:
                     shared[workload.ops[op].type] += overlap
-    return sorted(((kind, t / total) for kind, t in shared.items()), key=lambda found: -found[1])
+    return sorted(((kind, t / total) for kind, t in shared.items()), key=lambda share: -share[1])
 
 
 def _time(seconds: float) -> str:

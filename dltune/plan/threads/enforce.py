@@ -1,4 +1,4 @@
-"""The threads of ops as planned in each process of a job, and what came of it."""
+"""Enforcement of the planned threads of ops in each process of a job, and its outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dltune.base.errors import DltuneError, UsageError
+from dltune.base.errors import UsageError
 from dltune.base.formatting import Table
 from dltune.job import protocol
 from dltune.job.failures import crash_of, why_no_step
@@ -27,12 +27,12 @@ from dltune.schemas.plan import Threads
 from dltune.schemas.profile import LOCAL, job, task
 from dltune.stats import relative_spread
 
-# how much op time a graph that does not train may take before it is taken for the job's step
+# op time after which a graph that does not train is regarded as the job's step
 UNTRAINED_SECONDS = 60.0
 # executions of a job's main graph before a plan for other graphs is refused
 PATIENCE = 4
 LEAST_SHARE = 0.02
-# executions of a graph by which steps are told: a job may run for weeks
+# the newest executions of a graph that are kept for the step time: a job can run for weeks
 LATEST = 1 << 16
 _DISCOVER, _PLAIN, _RECORDED = 1, 2, 3
 
@@ -46,7 +46,7 @@ class _Enforced:
     rank: int | None
     record: Record
     targets: tuple[str, ...] = ()
-    other: str | None = None  # the task that it is, where the plan is for others
+    other: str | None = None  # its task, if the plan is for other tasks
     steps: int = 0
     starts: dict[int, deque[int]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=LATEST))
@@ -55,8 +55,8 @@ class _Enforced:
 
 
 class EnforcedThreads(Enforcement):
-    """The section on threads in one job. With `partial`, what still applies of a plan for another
-    machine or graph."""
+    """Section on threads in one job; with `partial`, its parts that still apply to another machine
+    or graph."""
 
     inside = True
 
@@ -71,7 +71,7 @@ class EnforcedThreads(Enforcement):
     def intent(self) -> Iterator[str | Table]:
         assert self._run.pools is not None
         uniform = self._run.pools(self._run.machine, None)
-        assert uniform is not None  # this section decides it, where none before it does
+        assert uniform is not None  # this section decides the pools if no other does
         return intent(fit(self.section, self._run.machine), uniform, self._run.plan.signatures)
 
     def answer(self, python: protocol.Python) -> Mapping[str, object]:
@@ -79,7 +79,7 @@ class EnforcedThreads(Enforcement):
         return self._run.shares.answer(python)
 
     def greet(self, process: Process) -> Sequence[str]:
-        """To tell of its graphs; the rest comes once its step is known."""
+        """Return the order to report graphs; the others follow once the step is found."""
         machine, rank = self._run.shares.of(process.pid)
         record = self._attachment.greet(process)
         fitted = fit(self.section, machine)
@@ -102,17 +102,11 @@ class EnforcedThreads(Enforcement):
             raise crash
         outcomes = [o for o in map(self._outcome, self._enforced.values()) if o is not None]
         if not outcomes and not any(mine.other for mine in self._enforced.values()):
-            raise self._why_nothing(exit_code)
-        return Outcome(outcomes, [s for one in outcomes for s in sentences(one, self.section)])
-
-    def _why_nothing(self, exit_code: int) -> DltuneError:
-        error = why_no_step(self._attachment.seen, exit_code)
-        if exit_code == 0 and any(r.graphs for r in self._attachment.seen.records.values()):
-            return UsageError(
-                f"the job ended before it ran a step of the plan: {error}",
-                remedy="profile the job as it is now and plan again",
+            why = why_no_step(self._attachment.seen, exit_code)
+            raise self._attachment.why_nothing(
+                exit_code, f"the job ended before it ran a step of the plan: {why}"
             )
-        return error
+        return Outcome(outcomes, [s for one in outcomes for s in sentences(one, self.section)])
 
     def _hear(self, mine: _Enforced, message: protocol.Message) -> None:
         if not isinstance(message, protocol.Execution):
@@ -137,7 +131,7 @@ class EnforcedThreads(Enforcement):
         if main is None or mine.record.runs[main] < PATIENCE:
             return
         if not mine.record.trains(main) and mine.record.seconds[main] < UNTRAINED_SECONDS:
-            return  # preparation and validation may come before the step
+            return  # preparation and validation can come before the step
         if self._is_of_another_task(mine, mine.record.graphs[main]):
             return
         planned, here = self._run.plan.framework, mine.record.framework()
@@ -158,7 +152,8 @@ class EnforcedThreads(Enforcement):
         self._enforce(mine, tuple(mine.record.graphs[g].signature for g in found))
 
     def _is_of_another_task(self, mine: _Enforced, graph: protocol.Graph) -> bool:
-        """Whether it runs another part of the step than planned for, as a parameter server does."""
+        """Return True if the process has another task than the plan is for, such as a parameter
+        server."""
         here, planned = task(graph.device), self._run.plan.tasks
         if self._run.partial or not planned or here in planned or job(here) in ("", LOCAL):
             return False

@@ -1,4 +1,4 @@
-"""From a plan to orders for one process of a job, on the cores that it may use."""
+"""Orders for one process of a job under a plan, on the cores of this process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from dltune.system.topology import cores_for
 
 
 class Handling(enum.Enum):
-    """What becomes of an op that the plan has an entry for."""
+    """Handling of an op that has an entry in the plan."""
 
     PLACED = enum.auto()  # runs at once, on the entry's threads and cores
-    ADMITTED = enum.auto()  # waits until strategy 3 or 4 admits it, on cores that they choose
+    ADMITTED = enum.auto()  # waits until strategy 3 or 4 admits it, and chooses its cores
     SMALL = enum.auto()  # below the plan's `small` seconds: left to TensorFlow's own pool
-    DROPPED = enum.auto()  # names cores that are not there: left to TensorFlow's own pool
+    DROPPED = enum.auto()  # names missing cores: left to TensorFlow's own pool
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A plan's thread section on the cores that a process may use.
+    """A plan's thread section on the cores of a process.
 
-    `uniform` is what TensorFlow's own pools get. `dropped` are plan entries that name cores which
-    are not there.
+    `uniform`: sizes of TensorFlow's own pools. `dropped`: keys of entries that name missing cores.
     """
 
     section: Threads
@@ -35,16 +34,16 @@ class Fitted:
     dropped: tuple[str, ...]
 
     def handling(self, op: OpPlan) -> Handling:
-        """What becomes of the op of this entry of the plan."""
+        """Return the handling of the op of an entry of the plan."""
         if op.key in self.dropped:
             return Handling.DROPPED
         if op.serial < self.section.small:
             return Handling.SMALL
-        # where the plan names cores, there is nothing for an admission to choose
+        # if the plan names cores, admission has nothing to choose
         return Handling.ADMITTED if self.section.corun and op.cores is None else Handling.PLACED
 
     def orders(self, version: int, targets: Collection[str], *, events: bool = False) -> Orders:
-        """The plan as orders for the graphs with these signatures."""
+        """Return the plan as orders for the graphs with these signatures."""
         orders = Orders(
             version,
             targets=targets,
@@ -61,17 +60,18 @@ class Fitted:
         return orders
 
     def cores(self, op: OpPlan) -> tuple[int, ...]:
-        """Where an op runs that is placed."""
+        """Return the cores of an op that is placed."""
         if op.cores is not None:
             return op.cores
         return cores_for(self.machine, min(op.threads, len(self.machine.cores)), op.placement)
 
 
 def fit(section: Threads, machine: Machine) -> Fitted:
-    """A plan's thread section on `machine`, which may be a part of the one planned for.
+    """Fit a plan's thread section to `machine`, which can be a part of the planned machine.
 
-    How work is divided (`threads`) stays as planned, so numbers stay; where it runs is cut to the
-    cores there are. TensorFlow's own pools get no more threads than there are cores.
+    The division of work (`threads`) stays as planned, and so do the job's results; the placement is
+    cut to the available cores. TensorFlow's own pools get at most as many threads as there are
+    cores.
     """
     cores = len(machine.cores)
     dropped = tuple(op.key for op in section.ops if op.cores is not None and max(op.cores) >= cores)

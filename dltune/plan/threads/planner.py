@@ -20,16 +20,14 @@ from dltune.base.errors import UsageError
 from dltune.frameworks.capabilities import FRAMEWORKS, Framework, framework
 from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.plan.threads.fitted import fit
-from dltune.schemas import plan as threads
 from dltune.schemas.machine import Machine
-from dltune.schemas.plan import Plan, Threads, Uniform
-from dltune.system import kernel_files
+from dltune.schemas.plan import Plan, Threads, Uniform, thread_faults
 from dltune.system.kernel_files import format_cpulist, parse_cpulist
 from dltune.system.topology import cores_for
 from dltune.views import Section, View
 
 if TYPE_CHECKING:
-    from dltune.plan.threads.decide import Decision as Strategies
+    from dltune.plan.threads.decide import Selection
     from dltune.schemas.profile import Profile
     from dltune.simulate.op_time import Model
     from dltune.simulate.workload import Calibration, Workload
@@ -72,7 +70,7 @@ def emit(kind: str, name: str, setting: Uniform, machine: Machine) -> str:
     return templates[kind].format(
         intra=setting.intra,
         inter=setting.inter,
-        cpus=kernel_files.format_cpulist(cpus),
+        cpus=format_cpulist(cpus),
         numbers=", ".join(map(str, cpus)),
     )
 
@@ -87,17 +85,17 @@ class ThreadsPlanner(Planner[Threads]):
     formats = FORMATS
 
     def faults(self, section: Threads, plan: Plan) -> Iterator[str]:
-        return threads.thread_faults(section, plan.cores, plan.signatures)
+        return thread_faults(section, plan.cores, plan.signatures)
 
     def parameters(self) -> Sequence[click.Parameter]:
-        from dltune.plan.threads.decide import STRATEGIES
+        from dltune.plan.threads.decide import CHOICES
 
         path = click.Path(path_type=Path)
         return [
             click.Argument(["profile"], type=path),
             click.Option(
                 ["--strategy"],
-                type=click.Choice(STRATEGIES),
+                type=click.Choice(CHOICES),
                 default="auto",
                 show_default=True,
                 metavar="STRATEGY",
@@ -196,8 +194,7 @@ def _decide(
     bitwise: bool,
     explain: str | None,
 ) -> Decision[Threads]:
-    from dltune.plan.threads.decide import choose
-    from dltune.plan.threads.decide import explain as explained
+    from dltune.plan.threads import decide
     from dltune.plan.threads.show import predictions
     from dltune.schemas import profile as documents
     from dltune.simulate.machine_transfer import transferred
@@ -209,25 +206,25 @@ def _decide(
             "--model and --machine cannot be combined: a regression model is valid for one machine",
             remedy="leave out --model or --machine",
         )
-    found = documents.load(profile)
-    trained, remarks = _model(model, found, profile) if model else (None, ())
-    there = restricted((builtin_machine(machine) if machine else None) or found.machine, cores)
-    made, calibration = calibrated(found, trained)
-    made = transferred(made, there)
-    strategies = choose(made, strategy, bitwise=bitwise)
-    section = strategies.threads(made)
-    best = strategies.best_uniform.uniform
+    profiled = documents.load(profile)
+    trained, remarks = _model(model, profiled, profile) if model else (None, ())
+    target = restricted(builtin_machine(machine) if machine else profiled.machine, cores)
+    workload, calibration = calibrated(profiled, trained)
+    workload = transferred(workload, target)
+    selection = decide.choose(workload, strategy, bitwise=bitwise)
+    section = selection.threads(workload)
+    best = selection.best_uniform.uniform
     return Decision(
         section,
-        there,
-        found,
-        choice=strategies.chosen.setting,
-        remarks=(*remarks, *_remarks(found, made, calibration, strategies)),
+        target,
+        profiled,
+        choice=selection.chosen.setting,
+        remarks=(*remarks, *_remarks(profiled, workload, calibration, selection)),
         shown=View([Section("strategies", "", [predictions(section)])]),
-        explanation=("", *explained(made, strategies, explain)) if explain else (),
+        explanation=("", *decide.explain(workload, selection, explain)) if explain else (),
         summary={
-            "machine": there.name,
-            "cores": len(there.cores),
+            "machine": target.name,
+            "cores": len(target.cores),
             "strategy": section.strategy,
             "uniform": section.uniform,
             "ops": len(section.ops),
@@ -235,7 +232,9 @@ def _decide(
             "scale": calibration.scale,
             "predictions": section.predictions,
         },
-        formats={name: partial(emit, name, found.framework.name, best, there) for name in FORMATS},
+        formats={
+            name: partial(emit, name, profiled.framework.name, best, target) for name in FORMATS
+        },
     )
 
 
@@ -254,16 +253,16 @@ def _model(path: Path, profile: Profile, name: Path) -> tuple[Model, Sequence[st
             + (f" with {', '.join(header.events)}" if header.events else ""),
             remedy="profile the job again with the options of the training profiles",
         )
-    told = (
+    remark = (
         f"note: {path} ({header.regressor}, trained on {header.ops} ops) predicts the times of "
         f"{len(model.predictions)} ops; {len(model.missing)} ops lack a sample and keep their "
         "measured times"
     )
-    return model, [told]
+    return model, [remark]
 
 
 def _remarks(
-    profile: Profile, workload: Workload, calibration: Calibration, strategies: Strategies
+    profile: Profile, workload: Workload, calibration: Calibration, selection: Selection
 ) -> Sequence[str]:
     """Return the basis of the predictions, and what limits them."""
     from dltune.simulate.workload import is_oversubscribed
@@ -288,7 +287,7 @@ def _remarks(
             "those measured one by one, as if other programs used the CPUs. Profile again while "
             "the machine is idle"
         )
-    return [*basis, *workload.remarks, *strategies.remarks]
+    return [*basis, *workload.remarks, *selection.remarks]
 
 
 def restricted(machine: Machine, cores: str | None) -> Machine:

@@ -1,5 +1,4 @@
-"""What a plan does to a workload, in simulation: what `run` would enforce of it as it is written,
-edits by hand included."""
+"""Simulation of a workload under a plan as `run` would enforce it, including manual edits."""
 
 from __future__ import annotations
 
@@ -11,7 +10,8 @@ from dltune.system.topology import cores_for
 
 
 def replayed(made: Workload, section: Threads) -> Outcome:
-    """A round of the steps on the workload's machine, with cores where strategy 3 chooses them."""
+    """Simulate a round of the steps on the workload's machine, with cores if strategy 3 chooses
+    them."""
     fitted = fit(section, made.machine)
     uniform = fitted.uniform
     if not section.ops:
@@ -29,7 +29,7 @@ def replayed(made: Workload, section: Threads) -> Outcome:
         if entry and handling is Handling.PLACED:
             cores = placed[index] = fitted.cores(entry)
             curve = made.curves[index]
-            if curve and len(cores) < entry.threads:  # the plan's seconds are of more
+            if curve and len(cores) < entry.threads:  # the plan's seconds are for more cores
                 choices[index] = made.placed(curve, len(cores))
             else:
                 choices[index] = entry.choice

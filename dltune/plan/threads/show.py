@@ -1,4 +1,4 @@
-"""The section on threads, and what came of it, for people."""
+"""Section on threads and its outcome, for users."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dltune.schemas.bench import Bench
 from dltune.schemas.plan import OpPlan, Threads, Uniform
 from dltune.views import Headline, Section, View
 
-# one execution in so many is recorded op by op, to compare the plan with the executed ops
+# one in this many executions is recorded op by op, to compare the plan with the executed ops
 RECORD_EVERY = 64
-UNMET = 5  # ops that were not met, named at most
+UNMET = 5  # the most ops in the list of those that did not run as planned
 
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """What came of a run in one process. Times are seconds.
+    """Outcome of a run in one process. Times are in seconds.
 
-    `met` and `unmet` are keys of the plan that the job did and did not run; `overhead` is the
-    time of dltune's own work in a recorded step, over all threads, as a share of a step's wall
-    time (None: never recorded).
-    `overridden` is the (intra, inter) that the script asked for and did not get (0: not asked).
+    `met`, `unmet`: keys of the plan that the job did and did not run. `overhead`: time of dltune's
+    own work in a recorded step, over all threads, as a share of a step's wall time (None: no step
+    was recorded). `overridden`: the script's own (intra, inter), which the plan replaced (0: the
+    script set none).
     """
 
     pid: int
@@ -42,8 +42,8 @@ class ProcessOutcome:
 
 
 def shown(section: Threads, beside: Sequence[msgspec.Struct] = ()) -> View:
-    """What each strategy is predicted to take (Fig. 3), and took in a bench of `beside`; what was
-    decided for each op."""
+    """Return the predicted time of each strategy (Fig. 3), its time in a bench of `beside`, and the
+    decision for each op."""
     bench = next((document for document in beside if isinstance(document, Bench)), None)
     sections = [
         Section("strategies", "Strategies", [predictions(section, bench)]),
@@ -53,12 +53,12 @@ def shown(section: Threads, beside: Sequence[msgspec.Struct] = ()) -> View:
 
 
 def predictions(section: Threads, bench: Bench | None = None) -> Table:
-    """A row for each setting and strategy; `bench`: what they took in the job."""
+    """Return a table of all settings and strategies, with their measured times from `bench`."""
     measured: dict[str, float] = {}
     for setting in bench.settings if bench else ():
         if setting.summary:
             # the bench calls the plan's setting "plan", and the best uniform one "uniform"
-            uniform = f"uniform {setting.intra}x{setting.inter}"
+            uniform = Uniform(setting.intra, setting.inter).setting
             name = {"plan": section.strategy, "uniform": uniform}.get(setting.name, setting.name)
             measured.setdefault(name, setting.summary.step.median)
 
@@ -114,7 +114,7 @@ def _ops(section: Threads) -> Table | str:
 
 
 def _headline(section: Threads) -> Headline:
-    chosen = next(p for p in section.predictions if p.setting == section.strategy)
+    chosen = section.chosen
     sentence = (
         f"The plan is {section.strategy}: predicted {chosen.seconds * 1e3:.1f} ms per round, "
         f"{chosen.speedup:.3f}x as fast as the recommended setting"
@@ -125,7 +125,7 @@ def _headline(section: Threads) -> Headline:
 
 
 def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Iterator[str | Table]:
-    """What would be enforced; `uniform`: of the framework's own pools."""
+    """Yield the intended effect; `uniform`: sizes of the framework's own pools."""
     section = fitted.section
     yield (
         f"{section.strategy}: the framework's thread pools get intra-op {uniform.intra}, "
@@ -155,7 +155,7 @@ def intent(fitted: Fitted, uniform: Uniform, signatures: Collection[str]) -> Ite
 
 
 def sentences(outcome: ProcessOutcome, section: Threads) -> Iterator[str]:
-    """What came of the section in one process."""
+    """Yield the outcome of the section in one process."""
     who = f"rank {outcome.rank}" if outcome.rank is not None else f"pid {outcome.pid}"
     predicted = {p.setting: p.seconds for p in section.predictions}.get(section.strategy)
     text = f"{who}: {outcome.steps} steps, median {outcome.median * 1e3:.1f} ms"

@@ -13,7 +13,7 @@ from dltune.report.markup import Markup, joined, legend, row, tag, tick
 from dltune.report.page import plan_behind
 from dltune.report.plot import Axis, Plot, cdf, up_to
 from dltune.schemas.bench import Bench, Setting
-from dltune.schemas.plan import Plan
+from dltune.schemas.plan import Plan, Uniform
 from dltune.views import Context, Headline, Picture, Section, View, on_page, on_terminal
 
 
@@ -82,7 +82,7 @@ def _closing(bench: Bench) -> Iterator[str]:
 
 def _twins(plan: Setting, bench: Bench) -> str:
     """Settings that are the very same as the plan: how they differ is noise."""
-    if plan.choices or bench.strategy != f"uniform {plan.intra}x{plan.inter}":
+    if plan.choices or bench.strategy != Uniform(plan.intra, plan.inter).setting:
         return ""
     pair = (plan.intra, plan.inter, plan.cpus)
     twins = [s.name for s in bench.settings if s is not plan and (s.intra, s.inter, s.cpus) == pair]

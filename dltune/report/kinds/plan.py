@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from dltune.base.errors import DltuneError
 from dltune.base.formatting import Table
-from dltune.plan.plan import in_order
-from dltune.plan.planner import planner
+from dltune.plan.plan import ordered_sections
+from dltune.plan.planner import load_planner
 from dltune.report.page import bench_of, profiles_of
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
@@ -27,8 +27,8 @@ def view(plan: Plan, context: Context) -> View:
     headlines: list[Headline] = []
     remarks: list[str] = []
     documents = [one.document for one in context.documents]
-    for name, section in in_order(plan):
-        shown = planner(name).show(section, plan, [bench] if bench else [])
+    for name, section in ordered_sections(plan):
+        shown = load_planner(name).show(section, plan, [bench] if bench else [])
         headlines += shown.headlines
         lines = [line for one in shown.headlines for line in ("", f"{name}: {one.sentence}")]
         sections.append(Section(name, "", on_terminal(*lines)))
@@ -38,7 +38,7 @@ def view(plan: Plan, context: Context) -> View:
         if not documents:  # on a terminal
             continue
         try:
-            schedule = planner(name).schedule(section, plan, documents)
+            schedule = load_planner(name).schedule(section, plan, documents)
         except DltuneError as error:
             remarks.append(f"No timeline of {name}: {error}.")
         else:

@@ -15,7 +15,6 @@ from dltune.base.documents import digest
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.inputs import Given, digests
 from dltune.systems.parallelism.model import bound
-from dltune.systems.parallelism.model import search as dynamic
 from dltune.systems.parallelism.model.engine import Engine, workers
 from dltune.systems.parallelism.model.problem import (
     REPLICA,
@@ -27,7 +26,7 @@ from dltune.systems.parallelism.model.problem import (
     problem,
     soap,
 )
-from dltune.systems.parallelism.model.search import data_parallel, expert, search, single
+from dltune.systems.parallelism.model.search import data_parallel, expert, least_sum, search, single
 from dltune.systems.parallelism.schemas.operators import MOST_DIMENSIONS, Operator, OperatorTimes
 from dltune.systems.parallelism.schemas.strategy import (
     Baseline,
@@ -207,7 +206,7 @@ def decide(
         "data parallel": data_parallel(whole),
         "expert": expert(whole),
         "single device": single(whole),
-        "dynamic programming": dynamic.strategy(whole),
+        "dynamic programming": least_sum(whole),
     }
     with workers(engine, effort.processes, effort.scheduler) as there:
         found = search(

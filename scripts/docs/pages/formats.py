@@ -57,7 +57,7 @@ class Page:
 
 def _sections() -> dict[str, Struct]:
     own = [name for each in extensions.own() for name in each.planners]
-    return {name: planner.planner(name).section for name in own}
+    return {name: planner.load_planner(name).section for name in own}
 
 
 def documents() -> tuple[Page, ...]:

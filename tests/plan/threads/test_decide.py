@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import check, put
+from dltune.plan.plan import merge_section, plan_faults
 from dltune.plan.threads.decide import choose
 from dltune.schemas.profile import (
     Part,
@@ -48,7 +48,7 @@ def test_a_plan_is_whole_and_never_slower_than_the_best_uniform_setting(
     )
     made, decision = planned(profile, bitwise=bitwise)
     section = decision.threads(made)
-    assert check(put(None, "threads", section, there, profile)) == []
+    assert plan_faults(merge_section(None, "threads", section, there, profile)) == []
     by_name = {p.setting: p for p in section.predictions}
     best = min(p.seconds for n, p in by_name.items() if n.startswith("uniform"))
     assert by_name[section.strategy].seconds <= best * (1 + 1e-9)

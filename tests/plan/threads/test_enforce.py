@@ -11,7 +11,7 @@ from dltune.base.errors import UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.plan import bare, put
+from dltune.plan.plan import merge_section, new_plan
 from dltune.plan.planner import Run
 from dltune.plan.threads.enforce import EnforcedThreads
 from dltune.schemas.plan import OpPlan, Prediction, Threads, Uniform
@@ -37,7 +37,7 @@ class Process:
 
 
 def enforced(*tasks: str) -> tuple[EnforcedThreads, list[str]]:
-    plan = bare(HERE, signatures=("step",), tasks=tasks, sections={"threads": THREADS})
+    plan = new_plan(HERE, signatures=("step",), tasks=tasks, sections={"threads": THREADS})
     said: list[str] = []
     run = Run(plan, HERE, ("python",), {}, False, said.append, Shares(HERE))
     return EnforcedThreads(THREADS, run), said
@@ -77,11 +77,11 @@ def test_another_graph_of_the_planned_task_is_refused(tasks):
 
 def test_a_plan_knows_the_tasks_of_its_profile():
     made = synthetic.network(HERE, layers=1)
-    assert put(None, "threads", THREADS, HERE, made).tasks == ()
+    assert merge_section(None, "threads", THREADS, HERE, made).tasks == ()
     for device, tasks in (
         ("/job:worker/replica:0/task:1", ("/job:worker/task:1",)),
         ("/job:localhost/task:0", ()),
     ):
         steps = tuple(msgspec.structs.replace(s, device=device) for s in made.steps)
         its = msgspec.structs.replace(made, steps=steps)
-        assert put(None, "threads", THREADS, HERE, its).tasks == tasks
+        assert merge_section(None, "threads", THREADS, HERE, its).tasks == tasks

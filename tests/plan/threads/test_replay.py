@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import merge_section, plan_faults, with_sections
 from dltune.plan.threads.decide import choose
 from dltune.plan.threads.replay import replayed
 from dltune.schemas.graph import of_node
@@ -28,14 +28,14 @@ def workload() -> Workload:
 @pytest.fixture(scope="module")
 def planned(workload) -> Callable[[str], Plan]:
     profile = synthetic.network(synthetic.machine(4), layers=6, branches=2)
-    return lambda name: plans.put(
+    return lambda name: merge_section(
         None, "threads", choose(workload, name).threads(workload), workload.machine, profile
     )
 
 
 def edited(plan: Plan, change: Callable[[OpPlan], OpPlan], **fields: object) -> Plan:
     ops = tuple(map(change, plan.sections["threads"].ops))
-    return plans.with_sections(plan, threads=replace(plan.sections["threads"], ops=ops, **fields))
+    return with_sections(plan, threads=replace(plan.sections["threads"], ops=ops, **fields))
 
 
 @pytest.mark.parametrize("strategy", ["per-type", "per-type+co-run"])
@@ -99,16 +99,16 @@ def test_a_node_of_its_own_goes_before_its_op(workload, planned):
     identity = of_node(plan.signatures[0], graph.names[node])
     entry = next(op for op in plan.sections["threads"].ops if op.key == workload.ops[index].key)
     own = replace(entry, key=identity, threads=1, seconds=entry.serial, cores=(2,))
-    both = plans.with_sections(
+    both = with_sections(
         plan, threads=replace(plan.sections["threads"], ops=(*plan.sections["threads"].ops, own))
     )
-    assert plans.check(both) == []
+    assert plan_faults(both) == []
     timeline = replayed(workload, both.sections["threads"]).timelines[0]
     assert timeline.cores[node] == (2,)
     assert timeline.end[node] - timeline.start[node] >= entry.serial
     # of a graph or a node that is not there: as if it were not said
     absent = replace(own, key=of_node(plan.signatures[0], "nowhere"))
-    unknown = plans.with_sections(
+    unknown = with_sections(
         plan, threads=replace(plan.sections["threads"], ops=(*plan.sections["threads"].ops, absent))
     )
     assert (
@@ -121,8 +121,8 @@ def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
     plan = planned("per-type")
     for key in (of_node("0000", "x"), "@nothing"):
         other = replace(plan.sections["threads"].ops[0], key=key)
-        (fault,) = plans.check(
-            plans.with_sections(plan, threads=replace(plan.sections["threads"], ops=(other,)))
+        (fault,) = plan_faults(
+            with_sections(plan, threads=replace(plan.sections["threads"], ops=(other,)))
         )
         assert fault == (
             f"sections.threads.ops[0].key must name a node of the plan's graphs, got {key!r}"

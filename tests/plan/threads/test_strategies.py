@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dltune.frameworks.tensorflow import runtime
-from dltune.plan.threads.decide import candidates, per_instance, per_type, why_no_hyperthreads
+from dltune.plan.threads.decide import (
+    NAMED,
+    Strategy,
+    candidates,
+    per_instance,
+    per_type,
+    why_no_hyperthreads,
+)
 from dltune.simulate.machine_transfer import Law
 from dltune.simulate.op_time import all_cases
 from dltune.simulate.workload import workload
@@ -33,6 +40,14 @@ def two_types():
         synthetic.op("MatMul", law(10, 1.0), KNL, key="matmul"),
         synthetic.op("IteratorGetNext", None, KNL, key="data"),
     )
+
+
+def test_a_strategy_has_one_name() -> None:
+    assert str(Strategy()) == "per-op"
+    assert str(Strategy(per_type=True, corun=True, smt=True)) == "per-type+co-run+smt"
+    assert str(Strategy(per_type=True, corun=True, cap=16)) == "per-type+co-run+cap=16"
+    assert str(Strategy(bitwise=True, corun=True, smt=True)) == "bitwise+co-run+smt"
+    assert all(str(strategy) == name for name, strategy in NAMED.items())
 
 
 def test_strategy_1_takes_each_instance_s_own_optimum() -> None:

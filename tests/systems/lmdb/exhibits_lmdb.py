@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import synthetic
 
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.systems.lmdb.section import FilePlan, IoPlan
 
 TYPES = (IoPlan,)
@@ -17,4 +17,6 @@ def documents() -> dict[str, msgspec.Struct]:
     files = tuple(
         FilePlan(f"/data/{name}.mdb", "strided", None, 4096, "ahead") for name in ("train", "test")
     )
-    return {"dltune.plan:io": bare(synthetic.machine(2), sections={"io": IoPlan("", files, ())})}
+    return {
+        "dltune.plan:io": new_plan(synthetic.machine(2), sections={"io": IoPlan("", files, ())})
+    }

@@ -11,7 +11,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import Composition, bare
+from dltune.plan.plan import Composition, new_plan
 from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.systems.lmdb.reader.options import VARIABLE
 from dltune.systems.lmdb.section import FilePlan, IoPlan
@@ -32,7 +32,7 @@ def test_variables_of_all_sections_reach_the_job(
         f"read = Path(os.environ[{VARIABLE!r}]).read_text()\n"
         f"json.dump({{**os.environ, 'read': read}}, open({str(out)!r}, 'w'))"
     )
-    plan = bare(HERE, sections={"settings": SETTINGS, "io": READING})
+    plan = new_plan(HERE, sections={"settings": SETTINGS, "io": READING})
     command = (sys.executable, "-c", code)
     there = Composition(plan, HERE, command, os.environ, partial=False, say=lambda _: None)
     with there.started() as job, pytest.raises(UsageError, match="imported TensorFlow"):
@@ -46,7 +46,7 @@ def test_variables_of_all_sections_reach_the_job(
 def test_a_job_that_needs_nothing_inside_is_left_plain(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = f"import os; open({str(out)!r}, 'w').write(os.environ['DLTUNE_DISABLE'])"
-    plan = bare(HERE, sections={"io": READING})
+    plan = new_plan(HERE, sections={"io": READING})
     command = (sys.executable, "-c", code)
     there = Composition(plan, HERE, command, os.environ, partial=False, say=lambda _: None)
     with there.started() as job:

@@ -15,7 +15,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan, with_sections
 from dltune.schemas import io as documents
 from dltune.schemas.io import (
     Block,
@@ -313,19 +313,19 @@ def test_into_a_plan_that_exists_keeps_its_other_sections(tmp_path: Path) -> Non
     report.write_bytes(msgspec.json.encode(experiment(str(data))))
     done = dltune("plan", "io", report, "--into", plan)
     assert done.returncode == 0, done.stderr
-    both = plans.load(plan)
+    both = load_plan(plan)
     assert both.sections["io"].of(tmp_path / "db/../db/data.mdb") is not None
     # and threads decided anew keep this one
     assert dltune("plan", profile, "--into", plan).returncode == 0
-    assert plans.load(plan).sections["io"] == both.sections["io"]
+    assert load_plan(plan).sections["io"] == both.sections["io"]
     # also when there were none before; a plan on reading alone is for this machine
     alone = msgspec.structs.replace(
-        plans.with_sections(both, threads=None), signatures=(), framework=None, profile=""
+        with_sections(both, threads=None), signatures=(), framework=None, profile=""
     )
     plan.write_bytes(msgspec.json.encode(alone))
     assert dltune("plan", profile, "--into", plan).returncode == 0
-    assert plans.load(plan).sections["io"] == both.sections["io"]
-    assert plans.load(plan).sections["threads"] == both.sections["threads"]
+    assert load_plan(plan).sections["io"] == both.sections["io"]
+    assert load_plan(plan).sections["threads"] == both.sections["threads"]
 
 
 def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:

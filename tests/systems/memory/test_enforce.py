@@ -13,7 +13,7 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.plan.planner import Run
 from dltune.systems.memory.enforce import AGAIN, PREFETCH, EnforcedMemory, order_lines
 from dltune.systems.memory.section import Memory, Offloaded
@@ -26,7 +26,7 @@ SECTION = Memory(
 
 
 def enforced(*, partial: bool = False, section: Memory = SECTION) -> EnforcedMemory:
-    plan = bare(HERE, signatures=("step",), sections={"memory": section})
+    plan = new_plan(HERE, signatures=("step",), sections={"memory": section})
     run = Run(plan, HERE, ("python",), {}, partial, lambda _: None, Shares(HERE))
     return EnforcedMemory(section, run)
 

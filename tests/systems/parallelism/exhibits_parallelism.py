@@ -6,7 +6,7 @@ import divided
 import msgspec
 import synthetic
 
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 
 TYPES = ()
 MAIN = {
@@ -22,8 +22,8 @@ def documents() -> dict[str, msgspec.Struct]:
     machine = synthetic.machine(2)
     mesh = divided.section(consumer="jax", mesh=(2, 2))
     return {
-        "dltune.plan:parallelism": bare(machine, sections={"parallelism": mesh}),
-        "dltune.plan:blocks": bare(machine, sections={"parallelism": divided.section()}),
+        "dltune.plan:parallelism": new_plan(machine, sections={"parallelism": mesh}),
+        "dltune.plan:blocks": new_plan(machine, sections={"parallelism": divided.section()}),
         "dltune.operators": divided.network(),
         "dltune.topology": divided.cluster(),
         "dltune.operator-times": divided.times(),

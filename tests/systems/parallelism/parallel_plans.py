@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.system import topology
 from dltune.systems.parallelism.schemas.strategy import Divided, Parallelism
 
@@ -110,5 +110,7 @@ def attention(*divided: tuple[int | None, ...], mesh: tuple[int, ...] = (2,)) ->
 def saved(folder: Path, part: Parallelism) -> Path:
     """A plan of this machine."""
     path = folder / "plan.json"
-    path.write_bytes(msgspec.json.encode(bare(topology.local(), sections={"parallelism": part})))
+    path.write_bytes(
+        msgspec.json.encode(new_plan(topology.local(), sections={"parallelism": part}))
+    )
     return path

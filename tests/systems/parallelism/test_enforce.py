@@ -8,13 +8,13 @@ import parallel_plans
 import synthetic
 
 from dltune.job import protocol, ranks
-from dltune.plan.plan import Composition, bare
+from dltune.plan.plan import Composition, new_plan
 
 HERE = synthetic.machine(4)
 
 
 def composed(**environment: str) -> Composition:
-    plan = bare(HERE, sections={"parallelism": parallel_plans.dense()})
+    plan = new_plan(HERE, sections={"parallelism": parallel_plans.dense()})
     command = ("python", "train.py")
     return Composition(plan, HERE, command, environment, partial=False, say=lambda _: None)
 

@@ -15,14 +15,14 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.report.page import page
 from dltune.report.perfetto import trace
 from dltune.views import Context, Loaded
 
 NETWORK, CLUSTER = divided.network(), divided.cluster()
 SECTION = divided.section(NETWORK, CLUSTER)
-PLAN = bare(synthetic.machine(2), sections={"parallelism": SECTION})
+PLAN = new_plan(synthetic.machine(2), sections={"parallelism": SECTION})
 
 
 def context(*documents: msgspec.Struct) -> Context:

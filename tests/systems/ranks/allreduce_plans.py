@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from two_ranks import Controller
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import new_plan, plan_faults
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Threads
 from dltune.systems.ranks.allreduce.section import AllreducePlan
@@ -36,8 +36,8 @@ def written(
         reasons=(),
     )
     section = msgspec.structs.replace(section, **parts)
-    plan = plans.bare(machine, sections={"allreduce": section, "threads": ops})
-    assert plans.check(plan) == []
+    plan = new_plan(machine, sections={"allreduce": section, "threads": ops})
+    assert plan_faults(plan) == []
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(plan))
     return path

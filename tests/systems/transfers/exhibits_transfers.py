@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import served
 
-from dltune.plan.plan import put
+from dltune.plan.plan import merge_section
 from dltune.schemas.plan import Plan
 from dltune.schemas.profile import Profile
 from dltune.systems.transfers import decide
@@ -31,7 +31,7 @@ def worker() -> Profile:
 
 def ordered(found: Profile) -> Plan:
     section = decide.decide(found, "improved", decide.Cluster())
-    return put(None, "transfers", section, found.machine, found)
+    return merge_section(None, "transfers", section, found.machine, found)
 
 
 def documents() -> dict[str, msgspec.Struct]:

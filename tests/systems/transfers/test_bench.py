@@ -17,7 +17,7 @@ from dltune.bench.document import chosen
 from dltune.bench.settings import settings, usual
 from dltune.job import protocol
 from dltune.job.record import Record
-from dltune.plan.plan import bare, with_sections
+from dltune.plan.plan import new_plan, with_sections
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
@@ -113,7 +113,7 @@ def co_running(machine: Machine, *ops: OpPlan) -> Plan:
     names = ("uniform 4x2", "per-type+co-run")
     predictions = tuple(Prediction(name, 1.0, 1.0, 1.0) for name in names)
     section = Threads("per-type+co-run", Uniform(4, 2), True, False, 1e-5, ops, predictions)
-    return bare(machine, signatures=("a", "b"), sections={"threads": section})
+    return new_plan(machine, signatures=("a", "b"), sections={"threads": section})
 
 
 def test_a_plan_of_transfers_leaves_threads_as_they_are() -> None:

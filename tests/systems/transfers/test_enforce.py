@@ -17,7 +17,7 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.plan.planner import Run
 from dltune.systems.transfers.enforce import (
     EnforcedTransfers,
@@ -34,7 +34,7 @@ PLANNED = Receiver(WORKER, "step", SENT)
 
 
 def enforced(section: Transfers, *, partial: bool = False) -> EnforcedTransfers:
-    plan = bare(HERE, signatures=("step",), sections={"transfers": section})
+    plan = new_plan(HERE, signatures=("step",), sections={"transfers": section})
     run = Run(plan, HERE, ("python",), {}, partial, lambda _: None, Shares(HERE))
     return EnforcedTransfers(section, run)
 

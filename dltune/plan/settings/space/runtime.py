@@ -42,15 +42,11 @@ def _values(here: Circumstances) -> tuple[str, ...]:
         Uniform(1, cores),
         runtime.default_threads(machine),
     ]
-    return tuple(dict.fromkeys(map(_told, pairs)))
+    return tuple(dict.fromkeys(map(str, pairs)))
 
 
 def _default(here: Circumstances) -> str:
-    return _told(runtime.default_threads(here.machine))
-
-
-def _told(pair: Uniform) -> str:
-    return f"{pair.intra}x{pair.inter}"
+    return str(runtime.default_threads(here.machine))
 
 
 def _means(value: str, _: Circumstances) -> Means:
@@ -92,7 +88,7 @@ THREADS = Setting(
 
 
 def _ways(here: Circumstances) -> dict[str, Means]:
-    """What can be done here, by value."""
+    """Return the means that are available here, by value."""
     if setting.starts_ranks(here.command):
         return {BY_RANK: Means(shared=True)}
     cores = here.machine.cores
@@ -141,7 +137,7 @@ _BRIEFLY = {"KMP_BLOCKTIME": "1", "GOMP_SPINCOUNT": "100000"}
 
 
 def _prefixes(here: Circumstances) -> Iterator[Path]:
-    """Of the environments that the job may run in, and of dltune's own."""
+    """Yield the prefixes of environments in which the job can run, and of dltune's own."""
     program = here.command[0] if here.command else "python"
     if found := shutil.which(program, path=here.environment.get("PATH")):
         yield Path(found).parent.parent

@@ -1,6 +1,6 @@
 """A proven lower bound of the step time of any strategy; the gap to it rates a strategy.
 
-For the planner, in this order: `search.strategy` gives a strategy to start the search from; then
+For the planner, in this order: `search.least_sum` gives a strategy to start the search from; then
 the search; and `bound` of the best that it found.
 
 Three proofs, the best of which is reported. The longest way there and back through the operators,

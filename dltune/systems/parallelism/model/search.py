@@ -252,7 +252,7 @@ class Sums:
         return own + sum(int(times[places[a], places[b]]) for a, b, times in self.edges)
 
 
-def strategy(problem: Problem) -> Strategy:
+def least_sum(problem: Problem) -> Strategy:
     """Return the strategy whose times are least when all of them are added up."""
     return solve(problem).strategy
 

@@ -11,7 +11,7 @@ import pytest
 from hand_plans import plan_for, write
 from profiled_jobs import Done
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import with_sections
 from dltune.schemas import profile as profiles
 from dltune.system import topology
 from dltune.systems.lmdb.reader.options import AHEAD
@@ -25,7 +25,7 @@ def test_apply_after_the_devices_exist_is_refused(
 ) -> None:
     reading = IoPlan("", (FilePlan("/data.mdb", "strided", None, 4096, "ahead"),), ())
     threads = plan_for(profiles.load(profiled("gradient_tape").output), topology.local(), {})
-    plan = plans.with_sections(threads, io=reading)
+    plan = with_sections(threads, io=reading)
     code = (
         "import tensorflow as tf; tf.zeros(1); import dltune, pathlib\n"
         "from dltune.base.errors import UsageError\n"

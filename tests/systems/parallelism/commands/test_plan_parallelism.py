@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan
 from dltune.systems.parallelism.schemas.operators import Dimension
 from dltune.systems.parallelism.schemas.strategy import Parallelism
 from dltune.systems.parallelism.schemas.topology import Link
@@ -69,7 +69,7 @@ def test_documents(tmp_path: Path, network: Path, cluster: Path) -> None:
     assert any(line.startswith("strategy") for line in lines)
     assert "(roofline)" in done.stdout
     assert "written to" in done.stderr
-    section = plans.load(tmp_path / "plan.json").of(Parallelism)
+    section = load_plan(tmp_path / "plan.json").of(Parallelism)
     assert section is not None
     assert (section.network, section.topology, section.batch) == ("small", "small", None)
 
@@ -93,7 +93,7 @@ def test_the_same_seed_gives_the_same_plan_on_any_number_of_processes(tmp_path: 
             *("--processes", processes, "-o", name),
         )
         assert done.returncode == 0, done.stderr
-        section = plans.load(tmp_path / name).of(Parallelism)
+        section = load_plan(tmp_path / name).of(Parallelism)
         assert section is not None
         found.append((section.operators, section.seconds, section.proposals))
     assert found[0] == found[1]
@@ -109,12 +109,12 @@ def test_for_a_consumer(tmp_path: Path, network: Path, cluster: Path) -> None:
     done = planned(tmp_path, *arguments, "--emit", "keras")
     assert done.returncode == 0, done.stderr
     compile(done.stdout, "plan.py", "exec")
-    section = plans.load(tmp_path / "plan.json").of(Parallelism)
+    section = load_plan(tmp_path / "plan.json").of(Parallelism)
     assert section is not None
     assert (section.mesh, section.consumer) == ((2, 2), "keras")
     one = planned(tmp_path, network, "--topology", cluster, "--for", "jax", "-o", "one.json")
     assert one.returncode == 0, one.stderr
-    section = plans.load(tmp_path / "one.json").of(Parallelism)
+    section = load_plan(tmp_path / "one.json").of(Parallelism)
     assert section is not None
     assert section.mesh == (4,)
 

@@ -51,7 +51,7 @@ def test_the_papers_small_cases(network) -> None:
     """Its section 8.4: on four devices; the paper took 0.8 and 18 hours."""
     given = problem(network, p100(4), soap, roofline)
     assert fits(given)
-    from_sum = optimum(given, search.strategy(given), LIMIT)
+    from_sum = optimum(given, search.least_sum(given), LIMIT)
     from_samples = optimum(given, search.data_parallel(given), LIMIT)
     assert from_sum.proven
     assert from_samples.proven

@@ -13,7 +13,7 @@ from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan import plan as plans
+from dltune.plan.plan import new_plan
 from dltune.plan.planner import Run
 from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.enforce import EnforcedAllreduce
@@ -49,7 +49,7 @@ SECTION = AllreducePlan(
 
 
 def ranks(section: AllreducePlan = SECTION, *, partial: bool = False) -> EnforcedAllreduce:
-    plan = plans.bare(MACHINE, sections={"allreduce": section})
+    plan = new_plan(MACHINE, sections={"allreduce": section})
     run = Run(plan, MACHINE, (), os.environ, partial, lambda _: None, Shares(MACHINE))
     return EnforcedAllreduce(section, run)
 

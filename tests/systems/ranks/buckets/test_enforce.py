@@ -9,7 +9,7 @@ from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.rank_layout import Shares
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.plan.planner import Run
 from dltune.systems.ranks.buckets.enforce import EnforcedBuckets
 from dltune.systems.ranks.buckets.section import Buckets, Model
@@ -20,7 +20,7 @@ MODEL = Model("a", (4, 8, 4), (16,), (12, 4), (12, 4), 1.0, 0.9)
 
 def enforced(environment: dict[str, str], *, partial: bool = False) -> EnforcedBuckets:
     section = Buckets((MODEL,), 0.0, 0.0)
-    plan = bare(HERE, sections={"buckets": section})
+    plan = new_plan(HERE, sections={"buckets": section})
     run = Run(plan, HERE, ("python",), environment, partial, lambda _: None, Shares(HERE))
     return EnforcedBuckets(section, run)
 

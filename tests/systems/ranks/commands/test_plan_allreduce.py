@@ -13,8 +13,7 @@ import synthetic
 import synthetic_ranks
 
 from dltune.base import documents
-from dltune.plan import plan as plan_document
-from dltune.plan.plan import bare
+from dltune.plan.plan import load_plan, new_plan
 from dltune.schemas.plan import Prediction, Threads, Uniform
 from dltune.schemas.profile import Profile
 from dltune.systems.ranks.allreduce.section import AllreducePlan
@@ -76,7 +75,7 @@ def test_the_plan_stands_beside_the_profile(tmp_path: Path) -> None:
     ]
     assert done.stdout.splitlines()[0] == "predicted step of the job by method"
     assert sum(line.endswith("planned") for line in done.stdout.splitlines()) == 1
-    plan = plan_document.load(tmp_path / "plan.json")
+    plan = load_plan(tmp_path / "plan.json")
     assert list(plan.sections) == ["allreduce"]
     assert plan.signatures == ("signature-train",)
     assert plan.sections["allreduce"].report == documents.digest(report)
@@ -92,7 +91,7 @@ def test_methods_that_were_asked_for_are_planned(tmp_path: Path) -> None:
     )
     assert methods(done)[-1] == "core-partition+ordered-bins+non-blocking+global-sleep+knobs"
     assert "note: core-partition: all threads of a rank share its only core" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
+    section = load_plan(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.cores
     assert section.sleeps
@@ -110,7 +109,7 @@ def test_one_method_alone(tmp_path: Path) -> None:
     assert methods(done)[:2] == ["original", "ordered-bins"]
     assert "gradients in" in done.stdout
     assert "0: float32[1000,1] grad_0" in done.stdout
-    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
+    section = load_plan(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert (section.cores, section.threads, section.sleeps, section.knobs) == (None,) * 4
 
@@ -128,7 +127,7 @@ def test_tacs_order_beside_that_of_the_thesis(tmp_path: Path) -> None:
     )
     assert methods(done)[:3] == ["original", "tac-bins", "ordered-bins"]
     assert "cut: gradient 1 in 2" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").sections["allreduce"]
+    section = load_plan(tmp_path / "plan.json").sections["allreduce"]
     first, between, last = section.orders[0].bins
     assert (first.tensors, between.tensors, last.tensors) == ((1,), (0,), (1,))
     assert f"bin 2: {last.bytes} bytes, elements {last.elements[0]} to 999999 of" in done.stdout
@@ -140,7 +139,7 @@ def test_without_a_report_the_graph_still_gives_an_order(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert "no report" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
+    section = load_plan(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.orders
     assert section.report == ""
@@ -159,13 +158,13 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
     predicted = (Prediction("uniform 2x1", 0.05, 1.0, 1.0),)
     threads = Threads("uniform 2x1", Uniform(2, 1), False, False, 0.0, (), predicted)
     signatures = tuple(step.signature for step in profile.steps)
-    plan = bare(MACHINE, signatures=signatures, sections={"threads": threads})
+    plan = new_plan(MACHINE, signatures=signatures, sections={"threads": threads})
     path = write(tmp_path / "mine.json", plan)
     done = dltune(
         profiled(tmp_path), reported(tmp_path), "--into", path, "--methods", "core-partition"
     )
     assert done.returncode == 0, done.stderr
-    made = plan_document.load(path)
+    made = load_plan(path)
     assert made.sections["threads"] == threads
     assert made.sections["allreduce"].threads is not None
     assert (
@@ -174,13 +173,13 @@ def test_into_a_plan_keeps_its_threads(tmp_path: Path) -> None:
 
 
 def test_into_a_plan_for_something_else(tmp_path: Path) -> None:
-    other = write(tmp_path / "other.json", bare(synthetic.machine(4)))
+    other = write(tmp_path / "other.json", new_plan(synthetic.machine(4)))
     refused(
         dltune(profiled(tmp_path), reported(tmp_path), "--into", other),
         "4 cores",
         "write a separate plan",
     )
-    graphs = write(tmp_path / "graphs.json", bare(MACHINE, signatures=("else",)))
+    graphs = write(tmp_path / "graphs.json", new_plan(MACHINE, signatures=("else",)))
     refused(dltune(profiled(tmp_path), reported(tmp_path), "--into", graphs), "other graphs")
 
 
@@ -222,7 +221,7 @@ def test_the_fastest_measured_setting_is_planned(tmp_path: Path) -> None:
     assert (
         "44.0 ms with cycle time 1 ms, fusion threshold 128 MiB, yielding; 58.0 ms" in done.stderr
     )
-    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
+    section = load_plan(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert section.yield_when_idle
     assert section.sleeps is None
@@ -247,7 +246,7 @@ def test_ranks_that_ran_faster_bound_are_planned_so(tmp_path: Path) -> None:
     done = dltune(profiled(tmp_path), free, "--measured", free, "--measured", bound)
     assert done.returncode == 0, done.stderr
     assert "spinning, bound to cores; 58.0 ms" in done.stderr
-    section = plan_document.load(tmp_path / "plan.json").of(AllreducePlan)
+    section = load_plan(tmp_path / "plan.json").of(AllreducePlan)
     assert section is not None
     assert [rank.compute for rank in section.cores or ()] == [(1,), (0,)]
 

@@ -12,7 +12,7 @@ from profiled_jobs import JOBS, profile
 from torches import TORCH_PYTHON, needs_torch
 from two_ranks import free_port
 
-from dltune.plan import plan as plans
+from dltune.plan.plan import load_plan, new_plan
 from dltune.schemas.profile import ALLREDUCE, Profile
 from dltune.schemas.settings import SettingsPlan
 from dltune.system import topology
@@ -56,7 +56,7 @@ def test_a_rank_s_profile_has_what_ranks_sum_up(measured: Profile) -> None:
 
 def planned(folder: Path, gradients: tuple[int, ...] = GRADIENTS) -> Path:
     model = Model("a", gradients, gradients, PLANNED, filled(gradients, PLANNED), 2.0, 1.0)
-    plan = plans.bare(topology.local(), sections={"buckets": Buckets((model,), 0.0, 0.0)})
+    plan = new_plan(topology.local(), sections={"buckets": Buckets((model,), 0.0, 0.0)})
     path = folder / "plan.json"
     path.write_bytes(msgspec.json.encode(plan))
     return path
@@ -113,7 +113,7 @@ def test_the_size_of_buckets_is_tuned(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dltune", "tune", *options, "--", *job]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    section = plans.load(plan).of(SettingsPlan)
+    section = load_plan(plan).of(SettingsPlan)
     assert section is not None
     sizes = {one.choices[0].value for one in section.effects if one.verdict != "failed"}
     assert sizes == {"1MiB", "5MiB", "100MiB"}

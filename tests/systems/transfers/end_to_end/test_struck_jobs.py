@@ -15,7 +15,7 @@ import pytest
 from running import MARK, remaining, with_mark
 
 from dltune.base import documents
-from dltune.plan.plan import bare
+from dltune.plan.plan import new_plan
 from dltune.system import topology
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
 
@@ -60,7 +60,7 @@ def unmeasured(path: Path, workers: Sequence[str], tensors: Sequence[str]) -> Pa
     """A plan for tensors that nobody has measured."""
     transfers = tuple(Transfer(tensor, SERVER, 1, None) for tensor in tensors)
     section = Transfers("tic", tuple(Receiver(worker, "any", transfers) for worker in workers))
-    plan = bare(topology.local(), signatures=("any",), sections={"transfers": section})
+    plan = new_plan(topology.local(), signatures=("any",), sections={"transfers": section})
     with documents.claim(path, overwrite=False) as output:
         output.write(plan)
     return path
