@@ -10,7 +10,6 @@ import itertools
 import os
 import re
 import statistics
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,7 @@ from dltune.system.proc import process, stat
 from dltune.system.proc.stat import TICK
 from dltune.watch import stack_samples
 from dltune.watch.files import io_document
-from dltune.watch.files.io_watch import Watch, WatchedProcess
+from dltune.watch.files.io_watch import IoProcess, Watch
 from dltune.watch.host import HostWatch
 from dltune.watch.stack_samples import Looks
 
@@ -157,18 +156,13 @@ class JobWatch:
         record = records.get(pid)
         self._graphs = len(record.graphs) if record else 0
         self._report = record.report if record else None
-        processes = stat.Tree(root)
-        self._watch = Watch(processes)
+        self._watch = Watch(stat.Tree(root))
         self._host = HostWatch(pid)
         self._looks = Looks(pid, invited=record is not None)
         self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        self._over = threading.Event()
         self._ending = ThreadPoolExecutor(1)
         self._seen: Future[Evidence] | None = None
-        self._thread = threading.Thread(
-            target=self._watch.run, args=(None, self._over.is_set, self._weigh), daemon=True
-        )
-        self._thread.start()
+        self._watch.start(self._weigh)
         starts = [load(target) for each in extensions() for target in each.probes]
         self._probes: list[Probe] = list(filter(None, (start(root) for start in starts)))
 
@@ -179,7 +173,7 @@ class JobWatch:
     @property
     def watching(self) -> bool:
         """True while the job still runs."""
-        return self._thread.is_alive()
+        return self._watch.is_sampling
 
     def _weigh(self) -> None:
         now = time.monotonic()
@@ -197,8 +191,7 @@ class JobWatch:
     def _end(self, subject: str) -> Evidence:
         seconds = self.seconds
         own = {os.getpid(), *stat.descendants(os.getpid())}
-        self._over.set()
-        self._thread.join()
+        self._watch.stop()
         with self._watch as watch:
             job = {seen.pid for seen in watch.processes.values()}
             processes = tuple(map(self._process, watch.processes.values()))
@@ -227,7 +220,7 @@ class JobWatch:
         )
         return Evidence(observation, None, read, tuple(filter(None, reports)))
 
-    def _process(self, seen: WatchedProcess) -> Process:
+    def _process(self, seen: IoProcess) -> Process:
         seconds = max(seen.until - seen.since, TICK)
         used = seen.last_stat.since(seen.first_stat)
         record = self._records.get(seen.pid)

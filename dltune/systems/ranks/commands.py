@@ -217,7 +217,7 @@ def watched(watch: Watch) -> str:
     )
     return (
         f"{watch.ended - watch.began:.0f} s: {len(seen)} rank{'s' * (len(seen) != 1)}, "
-        f"{found} background thread{'s' * (found != 1)} found, {len(watch.looked)} "
+        f"{found} background thread{'s' * (found != 1)} found, {len(watch.members)} "
         f"processes{stuck}"
     )
 
@@ -237,7 +237,7 @@ def _row(rank: RankSeen) -> tuple[str, ...]:
     roles = {"compute": 0.0, "input": 0.0}
     cpu = wait = None
     for (tid, _), thread in rank.threads.items():
-        used = thread.used()
+        used = thread.used
         if tid == rank.background:
             cpu, wait = used.cpu / seconds, (used.queued or 0.0) / seconds
         elif thread.identity and thread.identity.role in roles:

@@ -19,9 +19,9 @@ from dltune.schemas import io
 from dltune.watch.files import accesses
 from dltune.watch.files.accesses import AROUND, PAGE
 from dltune.watch.files.data_files import Key, Known
-from dltune.watch.files.io_watch import FileUse, Watch, WatchedProcess, WatchedThread
+from dltune.watch.files.io_watch import FileUse, IoProcess, IoThread, Watch
 
-Users = list[tuple[WatchedProcess, FileUse]]
+Users = list[tuple[IoProcess, FileUse]]
 
 # Figures of data files
 
@@ -98,7 +98,7 @@ def _amplification(
     return max(direct or 0, known.beside) / used
 
 
-def _unsurveyed(seen: WatchedProcess, key: Key) -> int:
+def _unsurveyed(seen: IoProcess, key: Key) -> int:
     """Bytes that a process touched after the last survey of its mappings: the largest one's."""
     sizes = {of: use.mapped for of, use in seen.files.items() if use.mapped}
     largest = max(sizes, key=lambda of: sizes[of], default=None)
@@ -242,7 +242,7 @@ def assemble(watch: Watch, subject: str, partial: str | None) -> io.Io:
     return msgspec.structs.replace(document, findings=apply_rules(Evidence(io=document)))
 
 
-def _process(seen: WatchedProcess) -> io.Process:
+def _process(seen: IoProcess) -> io.Process:
     # a thread's number can be reused: the last thread with the number represents it
     threads = {tid: thread for (tid, _), thread in seen.threads.items()}
     reads = seen.reads
@@ -264,7 +264,7 @@ def _process(seen: WatchedProcess) -> io.Process:
     )
 
 
-def _thread(tid: int, seen: WatchedThread) -> io.Thread:
+def _thread(tid: int, seen: IoThread) -> io.Thread:
     seconds = max(0.0, seen.until - seen.since)
     used = seen.used
     waiting = min(seen.waited, seconds)

@@ -12,16 +12,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dltune.schemas.io import Pressure
 from dltune.system.proc import process, stat
 from dltune.system.proc.process import Reads
-from dltune.system.proc.stat import TICK, Counts, Pace, Stat, Tree, keep_looking
+from dltune.system.proc.stat import Counts, Stat, Tree
 from dltune.watch.files.accesses import KEPT, FaultWatch, Wait, waiting
 from dltune.watch.files.data_files import DataFiles, Key, Mapping, Opened
 from dltune.watch.host import PressureWatch
+from dltune.watch.sampler import Key as ProcessKey
+from dltune.watch.sampler import Pace, Sampler, WatchedProcess, WatchedThread, began_at
 from dltune.watch.stack_samples import WaitingLines
 
 # least seconds between two samples of a kind, and the most that it takes of one CPU (a share);
@@ -29,30 +31,20 @@ from dltune.watch.stack_samples import WaitingLines
 MEMBERS, WAITS = (1.0, 0.002), (0.02, 0.002)
 FILES, RESIDENT, BURSTS = (0.5, 0.002), (2.0, 0.001), (2.5, 0.001)
 LINES_SECONDS = 5.0
-REST = 0.2  # most seconds without a sample
 # number of threads sampled for waits: those that slept most since the last sample of all threads
 LOOKED_AT = 48
 
 
-@dataclass
-class WatchedThread:
-    """A thread: its counts when it was first seen (zero for a thread newer than the watch), last,
-    and `before`, at the last sample of all. `waited`: seconds that it waited for storage."""
+@dataclass(kw_only=True)
+class IoThread(WatchedThread):
+    """A thread, with its `looks` for waits. `waited`: seconds that it waited for storage. `before`:
+    its counts at the last sample of all threads."""
 
-    first: Counts
-    since: float
-    last: Counts
-    until: float
     looks: int = 0
     waits: int = 0
     waited: float = 0.0
     looked: float | None = None
     before: Counts | None = None
-
-    @property
-    def used(self) -> Counts:
-        """The growth of every count."""
-        return self.last.since(self.first)
 
 
 @dataclass
@@ -77,21 +69,18 @@ class FileUse:
     sizes: Counter[int] = field(default_factory=Counter)
 
 
-@dataclass
-class WatchedProcess:
+@dataclass(kw_only=True)
+class IoProcess(WatchedProcess[IoThread]):
     """`new`: began since the watch did. `first` and `last` are None when they are denied.
 
     `rss_file`: bytes of mapped files in the page table, last seen; `rss_surveyed`: at the last
     survey of its mappings.
     """
 
-    pid: int
     parent: int
     command: str
     owner: str
     new: bool
-    since: float
-    until: float
     may_look: bool
     first_stat: Stat
     last_stat: Stat
@@ -99,8 +88,7 @@ class WatchedProcess:
     last_reads: Reads | None
     rss_file: int = 0
     rss_surveyed: int = 0
-    threads: dict[tuple[int, int], WatchedThread] = field(default_factory=dict)
-    running: set[tuple[int, int]] = field(default_factory=set)
+    thread_type: type[IoThread] = IoThread
     files: dict[Key, FileUse] = field(default_factory=dict)
     mappings: tuple[Mapping, ...] = ()
     descriptors: dict[int, Key] = field(default_factory=dict)
@@ -114,28 +102,23 @@ class WatchedProcess:
         return self.last_reads.since(self.first_reads)
 
 
-def _age(started: int) -> float:
-    """Seconds since a time in ticks."""
-    return max(0.0, (stat.now() - started) * TICK)
+class Watch(Sampler):
+    """A watch of all processes of a job. It holds data files open until it is closed."""
 
-
-class Watch:
-    """Use as a context manager: it holds data files open."""
+    REST = 0.2
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.processes: dict[tuple[int, int], WatchedProcess] = {}
+        super().__init__(tree)
+        self.processes: dict[ProcessKey, IoProcess] = {}
         self.files = DataFiles()
         self.faults = FaultWatch()
         self.lines = WaitingLines()
-        self.began = time.monotonic()
-        self.ended = self.began
         self._pressure = PressureWatch(tree.root)
         self.pressure: tuple[Pressure, ...] = ()
         self._members = Pace(*MEMBERS, self._look_at_members)
         self._files = Pace(*FILES, self._look_at_files)
         self._resident = Pace(*RESIDENT, self._look_at_resident)
-        self._paces = (
+        self.paces = (
             self._members,
             self._files,
             self._resident,
@@ -143,46 +126,18 @@ class Watch:
             Pace(*WAITS, self._look_at_waits),
         )
         self._next_line = self.began
-        self._readers: list[tuple[WatchedProcess, tuple[int, int]]] = []
-        self._clock = stat.now()
-        self._cpu = time.process_time()
-        self.cpu = 0.0
+        self._readers: list[tuple[IoProcess, ProcessKey]] = []
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.lines.finish()
         self.faults.close()
         self.files.close()
 
-    @property
-    def looks(self) -> int:
-        """The number of samples of all kinds so far."""
-        return sum(pace.looks for pace in self._paces)
-
-    def threads(self) -> Iterator[WatchedThread]:
+    def threads(self) -> Iterator[IoThread]:
         """Of all processes, those that have ended too."""
         return (thread for seen in self.processes.values() for thread in seen.threads.values())
 
-    def run(
-        self, seconds: float | None, over: Callable[[], bool], tell: Callable[[], None]
-    ) -> None:
-        """Look until `seconds` have passed, all processes have ended or `over` says so; `tell` is
-        called about once a second."""
-
-        def ended() -> bool:
-            self.ended = time.monotonic()
-            return over() or all(seen.ended for seen in self.processes.values())
-
-        until = None if seconds is None else self.began + seconds
-        try:
-            keep_looking(self._paces, REST, until, ended, tell)
-        finally:
-            self._finish()
-
-    def _finish(self) -> None:
-        self.ended = time.monotonic()
+    def finish(self) -> None:
         self.pressure = self._pressure.shares()
         if self.faults.due:
             self._end_burst()
@@ -190,7 +145,7 @@ class Watch:
         self._look_at_files()
         self._look_at_resident()
         self.lines.finish()
-        self.cpu = time.process_time() - self._cpu + self.lines.cpu
+        self.cpu += self.lines.cpu
 
     def _burst(self) -> None:
         if self.faults.due:
@@ -199,9 +154,9 @@ class Watch:
             self._begin_burst()
 
     def _look_at_members(self) -> None:
-        members = {(pid, self.tree.started(pid)) for pid in self.tree.refresh()}
+        members = self.find_members(self._members, self._files, self._resident)
         for key, seen in self.processes.items():
-            seen.ended = key not in members
+            seen.ended = key not in self.running
         for pid, started in members:
             self._look_at_process(pid, started)
         self._choose_readers()
@@ -213,43 +168,27 @@ class Watch:
             return
         seen = self.processes.get((pid, started))
         if seen is None:
-            new = started > self._clock
-            since = max(self.began, now - _age(started)) if new else now
-            seen = self.processes[pid, started] = WatchedProcess(
+            new = started >= self.clock
+            seen = self.processes[pid, started] = IoProcess(
                 pid=pid,
                 parent=found.parent,
                 command=process.command(pid) or found.name,
                 owner=process.owner(pid),
                 new=new,
-                since=since,
+                since=max(self.began, began_at(started)) if new else now,
                 until=now,
+                clock=started if new else int(stat.now()),
                 may_look=process.may_look_into(pid),
                 first_stat=found.since(found) if new else found,
                 last_stat=found,
                 first_reads=reads.since(reads) if new and reads else reads,
                 last_reads=reads,
             )
-            for pace in (self._members, self._files, self._resident):
-                pace.soon()
         seen.until, seen.last_stat = now, found
         seen.command = process.command(pid) or seen.command  # of a child, until it runs its own
         seen.last_reads = reads or seen.last_reads
         seen.rss_file = process.resident_files(pid) or seen.rss_file
-        known = {key[0]: seen.threads[key].last for key in seen.running}
-        seen.running = set()
-        for tid in stat.threads(pid):
-            counts = stat.counts(pid, tid, known.get(tid))
-            if counts is None:
-                continue
-            key = tid, counts.stat.started
-            seen.running.add(key)
-            if thread := seen.threads.get(key):
-                thread.last, thread.until = counts, now
-            else:
-                new = counts.stat.started > self._clock
-                first = counts.since(counts) if new else counts
-                since = max(self.began, now - _age(counts.stat.started)) if new else now
-                seen.threads[key] = WatchedThread(first, since, counts, now)
+        seen.count_threads()
 
     def _choose_readers(self) -> None:
         """Return the threads that slept, or faulted from storage, since the last sample of all."""
@@ -282,14 +221,14 @@ class Watch:
                     self.lines.look(seen.pid, tid)
             thread.looked = now
 
-    def _of_storage(self, seen: WatchedProcess, wait: Wait) -> bool:
+    def _of_storage(self, seen: IoProcess, wait: Wait) -> bool:
         """Not of a pipe, a socket or a terminal, in which a call that reads may sleep too."""
         if wait.descriptor is None or wait.descriptor in seen.descriptors:
             return True
         shown = process.target(seen.pid, wait.descriptor)
         return shown is not None and shown.startswith("/")  # a plain file's shows its path
 
-    def _note_call(self, seen: WatchedProcess, tid: int, wait: Wait) -> None:
+    def _note_call(self, seen: IoProcess, tid: int, wait: Wait) -> None:
         number = wait.descriptor or 0
         key = seen.descriptors.get(number)
         if key is None or wait.size is None:
@@ -306,7 +245,7 @@ class Watch:
         if own := process.reads(seen.pid, tid):
             use.copied[tid] = (use.copied.get(tid, (own.copied, 0))[0], own.copied)
 
-    def _open_to_look(self) -> list[WatchedProcess]:
+    def _open_to_look(self) -> list[IoProcess]:
         return [s for s in self.processes.values() if s.may_look and not s.ended]
 
     def _look_at_files(self) -> None:
@@ -346,7 +285,7 @@ class Watch:
             if alive:
                 known.beside = known.came
 
-    def _take_opened(self, seen: WatchedProcess, found: Sequence[Opened]) -> None:
+    def _take_opened(self, seen: IoProcess, found: Sequence[Opened]) -> None:
         seen.descriptors = {opened.descriptor: opened.key for opened in found}
         for opened in found:
             use = seen.files.setdefault(opened.key, FileUse())

@@ -382,7 +382,7 @@ def test_a_job_with_mounts_of_its_own(started, tmp_path):
 
 
 def test_every_kind_of_look_keeps_its_pace(started):
-    """What a pace costs is told in tests/job/test_pace.py."""
+    """What a pace costs is told in tests/watch/test_sampler.py."""
     job = started(CHURN)
     with Watch(Tree(job.pid)) as watch:
         watch.run(3.0, lambda: False, lambda: None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -96,7 +95,7 @@ def nothing(watch: Watch) -> UsageError:
             f"pid {pid} belongs to {user}, whose libraries and stacks this user may not read",
             remedy=f"run dltune horovod-report as {user}, or as root with CAP_SYS_PTRACE",
         )
-    root, others = watch.tree.root, len(watch.looked) - 1
+    root, others = watch.tree.root, len(watch.members) - 1
     under = f" and its {others} descendant{'s' * (others > 1)} have" if others > 0 else " has"
     why = "".join(f"; {sentence}" for sentence in sorted(watch.amiss))
     return UsageError(
@@ -172,7 +171,7 @@ def _role(seen: RankSeen, tid: int, thread: ThreadSeen) -> tuple[Role, str]:
 
 
 def _use(tid: int, thread: ThreadSeen, role: Role, name: str, seconds: float) -> ThreadUse:
-    used = thread.used()
+    used = thread.used
     ticks = used.stat.user + used.stat.kernel
     return ThreadUse(
         tid=tid,
@@ -268,7 +267,8 @@ def merged(paths: Sequence[Path]) -> Horovod:
 
 def start(root: int) -> RankProbe | None:
     """Return a probe for the job with this root process if it has several ranks."""
-    return RankProbe(root) if any(map(_is_a_rank, stat.Tree(root).refresh())) else None
+    tree = stat.Tree(root)
+    return RankProbe(tree) if any(map(_is_a_rank, tree.refresh())) else None
 
 
 class RankProbe:
@@ -277,19 +277,14 @@ class RankProbe:
     It observes the ranks of a job while `dltune diagnose` watches it.
     """
 
-    def __init__(self, root: int) -> None:
-        self._watch = Watch(stat.Tree(root))
-        self._over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._watch.run, args=(None, self._over.is_set, lambda: None), daemon=True
-        )
-        self._thread.start()
+    def __init__(self, tree: stat.Tree) -> None:
+        self._watch = Watch(tree)
+        self._watch.start()
 
     def end(self, framework: Framework) -> Horovod | None:
         """Return the report on the ranks. A framework that exchanges gradients itself needs no
         Horovod, so ranks without it are no reason there."""
-        self._over.set()
-        self._thread.join()
+        self._watch.stop()
         with self._watch as watch:
             try:
                 return assemble(watch, (), None, False)

@@ -91,11 +91,12 @@ _RUNTIME = re.compile(r"/(site|dist)-packages/(tensorflow|horovod|torch(?!/utils
 
 
 class _Stand(NamedTuple):
-    """The place of the Python of a rank that does nothing: outside TensorFlow, or in one of its ops
-    within it. `line`: the innermost that is the job's."""
+    """The place of the Python of a rank that does nothing: outside TensorFlow, in one of its ops
+    within it, or where it waits for gradients as it should. `line`: the innermost that is the
+    job's."""
 
-    where: Literal["outside", "within"]
-    line: str | None
+    where: Literal["outside", "within", "waits"]
+    line: str | None = None
 
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line else ""
@@ -134,7 +135,8 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
     PyTorch's do, because its Python has handed in no gradients: then the others' main threads wait
     within TensorFlow or PyTorch, and its main thread does not. Where all main threads wait there,
     one of its ops can be blocked in Python (`tf.py_function`). Python's frames distinguish these
-    cases; a thread's C++ stack holds addresses of calls that returned long ago, too.
+    cases; a thread's C++ stack holds addresses of calls that returned long ago, too. If py-spy
+    fails for one rank, none hangs: the others can wait for that rank.
     """
     alive = [rank for rank in seen if rank.ended_at is None and rank.progress.known]
     if len(alive) < 2:
@@ -167,11 +169,13 @@ def hung(seen: Sequence[Seen]) -> dict[int, str]:
         return {}
     with ThreadPoolExecutor(min(len(alive), LOOKS_AT_ONCE)) as pool:
         pids = [rank.pid for rank in alive]
-        stands = dict(zip(pids, pool.map(_stands, pids), strict=True))
-    for where in ("outside", "within"):
-        hanging = {
-            pid: str(stand) for pid, stand in stands.items() if stand and stand.where == where
+        stands = {
+            pid: stand for pid, stand in zip(pids, pool.map(_stands, pids), strict=True) if stand
         }
+    if len(stands) < len(alive):
+        return {}
+    for where in ("outside", "within"):
+        hanging = {pid: str(stand) for pid, stand in stands.items() if stand.where == where}
         if hanging:
             return hanging if len(hanging) < len(alive) else {}
     return {}
@@ -201,7 +205,7 @@ def _still(rank: Seen) -> str:
 
 
 def _stands(pid: int) -> _Stand | None:
-    """None where the rank waits for gradients as it should, or cannot be seen."""
+    """Return the place of a rank's Python; None if py-spy cannot sample it."""
     command = py_spy_executable()
     if command is None:
         return None
@@ -218,7 +222,7 @@ def _stands(pid: int) -> _Stand | None:
         frames = thread.frames
         if any(_RUNTIME.search(frame.filename) for frame in frames) and not _waits(frames):
             return _Stand("within", own_line(frames))
-    return None
+    return _Stand("waits")
 
 
 def _waits(frames: Sequence[Frame]) -> bool:

@@ -11,7 +11,7 @@ import select
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from dltune.job import protocol
 from dltune.job.rank_layout import local_rank, world
 from dltune.system.proc import stat
 from dltune.system.proc.process import Mapping as Mapped
-from dltune.system.proc.stat import Counts
 from dltune.systems.ranks.allreduce.section import Controller
 from dltune.systems.ranks.horovod.schema import WRITER, Role
 from dltune.systems.ranks.horovod.timeline import CYCLE_TIME
@@ -37,6 +36,7 @@ from dltune.systems.ranks.horovod.watch.libraries import (
     Sleeps,
     within,
 )
+from dltune.watch.sampler import Key, WatchedProcess, WatchedThread
 
 # variables that a launcher sets for each rank separately, and that must not be passed on
 _LAUNCHERS = re.compile(
@@ -297,52 +297,28 @@ class Ending:
         return None
 
 
-Key = tuple[int, int]  # a thread's or process's number, and when it began
+@dataclass(kw_only=True)
+class ThreadSeen(WatchedThread):
+    """A thread of a rank. `identity`: its role and name, None until it was seen at rest."""
 
-
-@dataclass
-class ThreadSeen:
-    """`first`: its counts when it was first seen, None for a thread that began since. `since`,
-    `until`: when it was sampled first and last, of time.monotonic(). `identity`: its role and name,
-    None until it was seen at rest."""
-
-    first: Counts | None
-    last: Counts
-    since: float
-    until: float
     identity: ThreadIdentity | None = None
 
-    @property
-    def born(self) -> bool:
-        """It began while it was watched."""
-        return self.first is None
 
-    def used(self) -> Counts:
-        """The growth of every count."""
-        return self.last if self.first is None else self.last.since(self.first)
-
-
-@dataclass
-class RankSeen:
+@dataclass(kw_only=True)
+class RankSeen(WatchedProcess[ThreadSeen]):
     """A process with Horovod's library, or PyTorch's.
 
-    `numbered`: its launcher gave it its rank number. `since`, `until`: of time.monotonic(); `cpu`:
-    of the process at these times. `stack`: the thread that is in the background loop. `init`: the
-    job's message on hvd.init(). `refused`: why its memory cannot be read.
-
-    Figures of an ended thread stay.
+    `numbered`: its launcher gave it its rank number. `cpu`: of the process, `since` then and
+    `until` now. `stack`: the thread that is in the background loop. `init`: the job's message on
+    hvd.init(). `refused`: why its memory cannot be read.
     """
 
-    pid: int
     identity: Identity
     numbered: bool
     roles: Roles
-    since: float
-    until: float
     cpu: tuple[float, float]
     ending: Ending
-    threads: dict[Key, ThreadSeen] = field(default_factory=dict)
-    running: set[Key] = field(default_factory=set)
+    thread_type: type[ThreadSeen] = ThreadSeen
     looks: dict[Key, int] = field(default_factory=dict)
     stack: int | None = None
     init: protocol.Horovod | None = None
@@ -375,7 +351,3 @@ class RankSeen:
         sockets counts."""
         if self.cycles or self.stack is None or libraries.LOOP.match(name):
             self.stack = tid
-
-    def current(self) -> Iterator[tuple[int, ThreadSeen]]:
-        for key in self.running:
-            yield key[0], self.threads[key]

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dltune.job import protocol
 from dltune.system.proc import process, stat
 from dltune.system.proc.process import Mapping, mappings
-from dltune.system.proc.stat import Pace, Tree, keep_looking
+from dltune.system.proc.stat import Tree
 from dltune.systems.ranks.horovod.watch import libraries, ranks
 from dltune.systems.ranks.horovod.watch.hang import Progress, still_hung
 from dltune.systems.ranks.horovod.watch.libraries import Memory, Sleeps
-from dltune.systems.ranks.horovod.watch.ranks import Ending, Key, RankSeen, Roles, ThreadSeen
+from dltune.systems.ranks.horovod.watch.ranks import Ending, RankSeen, Roles
+from dltune.watch.sampler import Key, Pace, Sampler
 
 # least seconds between two samples of a kind, and the share of one CPU that it can take
 MEMBERS, COUNTS = (2.0, 0.001), (2.0, 0.001)
@@ -29,57 +30,47 @@ UNTIL_RANKS, ALL_FOUND = 0.5, 10.0
 ROLES, SLEEPS = (0.25, 0.05), (0.25, 0.05)
 # samples of a thread that always ran, after which it is given up
 PATIENCE = 200
-# most seconds of a rest, and while switches are recorded, for which the kernel keeps little room
-REST, RECORDING_REST = 0.25, 0.1
+# most seconds of a rest while switches are recorded, for which the kernel keeps little room
+RECORDING_REST = 0.1
 
 
-class Watch:
-    """Use as a context manager. `tree`: the processes of the job.
+class Watch(Sampler):
+    """A watch of the ranks among a job's processes.
 
     `denied`: processes that dltune has no permission to read, with their users. `without`: why a
     process could not import Horovod. `failed`: exceptions that ended ranks. `amiss`: faults of
     Horovod next to a TensorFlow that runs without it. `stuck`: for each rank (by its pid) that
-    hangs, the evidence.
+    hangs, the evidence. A `wait` calls `note_endings` at the end of a rank.
     """
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        super().__init__(tree)
         self.ranks: dict[Key, RankSeen] = {}
         self.denied: dict[int, str] = {}  # pid: user
         self.without: dict[int, str] = {}
         self.failed: dict[int, protocol.RankFailed] = {}
-        self.began = self.ended = time.monotonic()
-        self.looked: set[Key] = set()
         self.amiss: set[str] = set()
         self._sizes: dict[Key, int] = {}
         self._inits: dict[int, protocol.Horovod] = {}
         self._members = Pace(*MEMBERS, self._find, self._members_due)
         self._counts = Pace(*COUNTS, self._count)
-        self._paces = (
+        self.paces = (
             self._members,
             self._counts,
             Pace(*ROLES, self._tell_roles),
             Pace(*SLEEPS, self._look_at_sleeps, self._sleeps_due),
         )
         self._recording = False
-        self._alive = True
         self.stuck: dict[int, str] = {}
-        # in whole ticks, the unit in which the kernel reports the start of a thread
-        self._clock = int(stat.now())
-        self._cpu = time.process_time()
-        self.cpu = 0.0
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for rank in self.ranks.values():
             rank.ending.close()
 
     @property
     def shut_out(self) -> bool:
         """True if dltune has no permission to read any process of the job."""
-        return bool(self.denied) and len(self.denied) == len(self.looked)
+        return bool(self.denied) and len(self.denied) == len(self.members)
 
     def hear(self, message: object) -> None:
         """Take a message on Horovod from the bootstrap in a rank."""
@@ -94,33 +85,16 @@ class Watch:
         elif isinstance(message, protocol.RankFailed):
             self.failed[message.pid] = message
 
-    def run(
-        self,
-        seconds: float | None,
-        over: Callable[[], bool],
-        tell: Callable[[], None],
-        wait: Callable[[float], object] | None = None,
-    ) -> None:
-        """Sample until `seconds` have passed, all processes have ended or `over` says so. `tell` is
-        called about once a second, `wait` to let time pass; it calls `note_endings` at the end of a
-        rank."""
+    def has_ended(self) -> bool:
+        self.note_endings()
+        return super().has_ended()
 
-        def ended() -> bool:
-            self.note_endings()
-            self.ended = time.monotonic()
-            return over() or not self._alive
-
-        until = None if seconds is None else self.began + seconds
-        try:
-            keep_looking(self._paces, REST, until, ended, tell, wait or self._rest)
-        finally:
-            for rank in self.ranks.values():
-                if rank.sleeps:
-                    rank.sleeps.close()
-            self._count()
-            self.note_endings()
-            self.ended = time.monotonic()
-            self.cpu = time.process_time() - self._cpu
+    def finish(self) -> None:
+        for rank in self.ranks.values():
+            if rank.sleeps:
+                rank.sleeps.close()
+        self._count()
+        self.note_endings()
 
     def of_job(self) -> list[RankSeen]:
         """Return one process for each rank: the process with a background thread, else the first to
@@ -151,12 +125,9 @@ class Watch:
         return time.monotonic() + ALL_FOUND if self._all_found() else paced
 
     def _find(self) -> None:
-        members = self.tree.refresh()
-        self._alive = bool(members)
-        for pid in members:
-            key = (pid, self.tree.started(pid))
+        for key in self.find_members(self._members):
             known = self.ranks.get(key)  # PyTorch can have been loaded before Horovod
-            if pid not in self.denied and (known is None or not known.cycles):
+            if key[0] not in self.denied and (known is None or not known.cycles):
                 self._search(key)
 
     def _all_found(self) -> bool:
@@ -168,9 +139,6 @@ class Watch:
         """Search for Horovod's library in a process whose address space has grown since the last
         search."""
         pid = key[0]
-        if key not in self.looked:
-            self.looked.add(key)
-            self._members.soon()  # a new process loads its libraries soon
         size = process.address_space(pid)
         if size == self._sizes.get(key):
             return
@@ -203,6 +171,7 @@ class Watch:
             roles=Roles(pid, mapped, found),
             since=now,
             until=now,
+            clock=int(stat.now()),
             cpu=(cpu, cpu),
             ending=ending,
             init=self._inits.get(pid),
@@ -227,37 +196,24 @@ class Watch:
         self.stuck = still_hung(self.stuck, self.of_job())
 
     def _count_threads(self, rank: RankSeen) -> None:
-        now = time.monotonic()
-        known = {tid: thread.last for tid, thread in rank.current()}
-        alive = set()
-        for tid in stat.threads(rank.pid):
-            counts = stat.counts(rank.pid, tid, known.get(tid))
-            if counts is None:
-                continue
-            key = (tid, counts.stat.started)
-            alive.add(key)
-            if seen := rank.threads.get(key):
-                seen.last, seen.until = counts, now
-            else:
-                first = None if rank.threads and counts.stat.started >= self._clock else counts
-                rank.threads[key] = ThreadSeen(first, counts, now, now)
-        cpu = process.cpu_seconds(rank.pid)
-        if alive and cpu is not None:
-            rank.until, rank.cpu = now, (rank.cpu[0], cpu)
-            rank.running = alive
-            self._note_progress(rank, now)
+        cpu = process.cpu_seconds(rank.pid) if rank.count_threads() else None
+        if cpu is not None:
+            # no earlier than any count: no thread used more than there was
+            rank.until, rank.cpu = time.monotonic(), (rank.cpu[0], cpu)
+            self._note_progress(rank)
 
     def _from_now_on(self, rank: RankSeen) -> None:
         """Exclude a rank's activity before its background thread was there from its figures: it
         imported and made its model."""
+        rank.since = time.monotonic()
         self._count_threads(rank)
         rank.threads = {key: rank.threads[key] for key in rank.running}
         for thread in rank.threads.values():
-            thread.first, thread.since = thread.last, thread.until
-        rank.since, rank.cpu = rank.until, (rank.cpu[1], rank.cpu[1])
+            thread.first, thread.since, thread.born = thread.last, rank.since, False
+        rank.cpu = (rank.cpu[1], rank.cpu[1])
         rank.progress = Progress()
 
-    def _note_progress(self, rank: RankSeen, now: float) -> None:
+    def _note_progress(self, rank: RankSeen) -> None:
         cycles = others = 0.0
         for (tid, _), thread in rank.threads.items():
             last = thread.last
@@ -265,7 +221,7 @@ class Watch:
                 cycles += last.cpu + last.voluntary + last.involuntary
             elif thread.identity is None or thread.identity.role != "helper":
                 others += last.cpu
-        rank.progress.note(now, cycles, others)
+        rank.progress.note(rank.until, cycles, others)
 
     def _tell_roles(self) -> None:
         for rank in self.ranks.values():
@@ -305,8 +261,7 @@ class Watch:
     def _sleeps_due(self, paced: float) -> float:
         return time.monotonic() + RECORDING_REST if self._recording else paced
 
-    def _rest(self, seconds: float) -> None:
-        """Shorter when a rank ends."""
+    def rest(self, seconds: float) -> None:
         alive = [rank.ending for rank in self.ranks.values() if rank.ended_at is None]
         select.select(alive, [], [], seconds)
 

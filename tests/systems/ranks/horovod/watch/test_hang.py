@@ -12,6 +12,8 @@ import pytest
 
 from dltune.system.checks.software import py_spy
 from dltune.system.proc import process, stat
+from dltune.system.proc.process import Frame, NoStack, Thread
+from dltune.systems.ranks.horovod.watch import hang
 from dltune.systems.ranks.horovod.watch.hang import HUNG_SECONDS, Progress, hung
 
 Started = Callable[..., "subprocess.Popen[bytes]"]
@@ -112,6 +114,25 @@ def test_uninterruptible_sleep_counts_when_it_lasts(
     assert hung(ranks) == {ranks[1].pid: STILL}
     monkeypatch.setattr(stat, "state", lambda pid, _: seen[pid].state)
     assert hung(ranks) == {ranks[1].pid: "its process is in uninterruptible sleep"}
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_no_rank_is_blamed_while_another_cannot_be_seen(
+    started: Started, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """py-spy fails for one rank, which can be the one that all wait for."""
+    waits, sleeps = (started("print('ready'); input()", stdin=subprocess.PIPE).pid for _ in "ab")
+
+    def stacks(_: str, pid: int, *, gently: bool) -> list[Thread]:
+        if pid == sleeps:
+            return [Thread(pid, [Frame("load", "late.py", 3)])]
+        if not seen:
+            raise NoStack("the stack changed")
+        return [Thread(pid, [Frame("execute", "/site-packages/tensorflow/eager.py", 3)])]
+
+    monkeypatch.setattr(hang, "py_spy_executable", lambda: "py-spy")
+    monkeypatch.setattr(hang, "stacks", stacks)
+    assert list(hung([Rank(waits, 1.0), Rank(sleeps, 1.0)])) == [sleeps] * seen
 
 
 @needs_py_spy

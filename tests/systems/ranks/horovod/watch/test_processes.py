@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pretended_ranks
 import pytest
 
+from dltune.system.proc import stat
 from dltune.system.proc.stat import Tree
 from dltune.systems.ranks import commands
 from dltune.systems.ranks.horovod.watch import document
@@ -112,6 +114,31 @@ def test_pytorch_without_metadata_is_pytorch(libtorch):
         watch._count()
         (rank,) = document.assemble(watch, ("job",), None, False).ranks
     assert (rank.library, rank.pytorch, rank.horovod) == ("PyTorch", "?", None)
+
+
+def test_threads_used_no_more_than_the_time_of_their_rank(libtorch, monkeypatch):
+    """All run all the time, by a clock that goes on while dltune reads their counts."""
+    pause = 0.0
+
+    def counts(pid: int, tid: int, last: stat.Counts | None = None) -> stat.Counts | None:
+        time.sleep(pause)
+        found = read(pid, tid)
+        return found and found._replace(cpu=time.monotonic())
+
+    read = stat.counts
+    monkeypatch.setattr(stat, "counts", counts)
+    with (
+        running(libtorch, {"RANK": "1", "WORLD_SIZE": "2"}) as process,
+        Watch(Tree(process.pid)) as watch,
+    ):
+        watch._find()
+        (rank,) = watch.ranks.values()
+        for begin in (watch._count_threads, watch._from_now_on):
+            pause = 0.0
+            begin(rank)
+            pause = 0.1
+            watch._count_threads(rank)
+            assert all(t.used.cpu <= rank.until - rank.since for t in rank.threads.values())
 
 
 def test_a_workers_rank_is_its_parent(libtorch, monkeypatch):

@@ -73,7 +73,7 @@ def enough(watch: Watch, counted: dict[int, float]) -> bool:
     for tid, _ in found:
         counted.setdefault(tid, time.monotonic())
     return len(found) == 2 and all(
-        thread.until - thread.since > WATCHED and thread.used().cpu > USED for _, thread in found
+        thread.until - thread.since > WATCHED and thread.used.cpu > USED for _, thread in found
     )
 
 
@@ -139,11 +139,11 @@ def test_its_cpu_time_is_that_of_its_own_clock(seen):
         known = seen.ranks[rank.identity.rank]
         assert rank.stack == next(iter(known.threads))
         thread = next(t for (tid, _), t in rank.threads.items() if tid == rank.stack)
-        # the first counts are of some moment until `counted`, the last of one from `until` on
+        # the first counts are of some moment until `counted`, the last of one just before `until`
         (earliest, _), (_, since) = known.cpu(thread.since), known.cpu(seen.counted[rank.stack])
         (until, _), (_, latest) = known.cpu(thread.until), known.cpu(seen.watch.ended)
         assert until - since > 0.02
-        used = thread.used().cpu
+        used = thread.used.cpu
         assert 0.98 * (until - since) <= used <= 1.02 * (latest - earliest)
 
 

@@ -50,7 +50,7 @@ def test_their_threads_have_roles(launcher):
         )
 
     def waits(rank: RankSeen) -> int:
-        return sum(one.used().voluntary for tid, one in rank.current() if tid == rank.stack)
+        return sum(one.used.voluntary for tid, one in rank.current() if tid == rank.stack)
 
     def roles(rank: RankSeen) -> set[str]:
         return {one.identity.role for _, one in rank.current() if one.identity}

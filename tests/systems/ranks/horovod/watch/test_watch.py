@@ -120,7 +120,7 @@ time.sleep(600)
     least, most = clock[2] - clock[1], clock[3] - clock[0]
     assert least >= 1.0
     # what others are told of a thread that runs is as old as the last tick
-    assert least - 0.01 <= thread.used().cpu <= most
+    assert least - 0.01 <= thread.used.cpu <= most
 
 
 def test_threads_that_come_and_go_keep_what_they_used(library, tmp_path):
@@ -184,7 +184,7 @@ time.sleep(600)
         assert rank.process.stdout.readline() == "forked\n"
         report = watched(
             rank.pid,
-            lambda watch: len(watch.looked) == 2 and any(r.stack for r in watch.ranks.values()),
+            lambda watch: len(watch.members) == 2 and any(r.stack for r in watch.ranks.values()),
         )
     assert [seen.pid for seen in report.ranks] == [rank.pid]
 
