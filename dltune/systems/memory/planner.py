@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +71,6 @@ class MemoryPlanner(Planner[Memory]):
     example = "dltune plan memory profile.json --budget 8GiB"
     section = Memory
     after = ("settings", "allreduce", "threads", "transfers")
-
-    def faults(self, section: Memory, plan: Plan) -> Iterator[str]:
-        return memory.faults(section)
 
     def parameters(self) -> Sequence[click.Parameter]:
         return [

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, training
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Tensor
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.model.profiled_step import measured
-from dltune.systems.memory.section import faults
 
 FAST = Tier("file", 1 << 40, 10e9)
 SLOW = Tier("file", 1 << 40, 10e6)  # 0.1 s for what an op computes in 10 ms
@@ -52,7 +52,7 @@ def most_held(found, section) -> int:
 def test_what_is_read_is_there_and_the_budget_is_met(room, tier):
     found = training()
     section = decide(found, LIVE + room * MIB, tier=tier).section
-    assert list(faults(msgspec.structs.replace(section, folder="/somewhere"))) == []
+    assert struct_faults("memory", msgspec.structs.replace(section, folder="/somewhere")) == []
     assert most_held(found, section) == section.peak <= room * MIB
     assert max(section.course) == section.peak
 
