@@ -516,6 +516,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         yield from repeated("links", "link", links)
         an_op = index(len(self.ops), "ops")
         for here, step in (*each("steps", self.steps), *each("peers", self.peers)):
+            # paths are made for faults alone
+            if all(map(an_op.holds, {node.op for node in step.nodes} - {None})):
+                continue
             for at, node in each(f"{here}.nodes", step.nodes):
                 yield from an_op.of(at, node, "op")
 

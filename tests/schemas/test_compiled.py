@@ -25,11 +25,11 @@ def test_what_cannot_be():
         Graph(1, 1.0, (Rung(2.0, -1, 0, 0, 0, 0.0),)),
     )
     assert struct_faults("", msgspec.structs.replace(STEP, graphs=graphs, live=-1)) == [
-        "live must be finite and not negative, got -1",
         "graphs[0].runs must be at least 1, got 0",
         "graphs[0].work must be finite and not negative, got -1.0",
         "graphs[0].rungs must be in order of decreasing budget, got [0.5, 1.0]",
         "graphs[1].rungs must not be empty",
         "graphs[2].rungs[0].budget must be between 0 and 1, got 2.0",
         "graphs[2].rungs[0].kept must be finite and not negative, got -1",
+        "live must be finite and not negative, got -1",
     ]
