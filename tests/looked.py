@@ -3,11 +3,12 @@ settings."""
 
 from __future__ import annotations
 
+from dltune.base.documents import struct_faults
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import apply_rules, rules
 from dltune.plan.settings.setting import Circumstances
 from dltune.plan.settings.space import by_name
-from dltune.schemas.diagnosis import Finding, finding_faults
+from dltune.schemas.diagnosis import Finding
 from dltune.system import topology
 
 
@@ -17,7 +18,7 @@ def looked(evidence: Evidence) -> tuple[Finding, ...]:
     found = apply_rules(evidence)
     for rule in rules():
         assert {finding.cause for finding in rule(evidence)} <= {rule.name}
-    assert list(finding_faults("findings", found)) == []
+    assert not [fault for finding in found for fault in struct_faults("finding", finding)]
     here = Circumstances(topology.local(), ("python", "train.py"), {})
     for finding in found:
         for choice in finding.apply:

@@ -5,7 +5,7 @@ its name ends in `.gz`. Reading reports every fault with its path; nothing is us
 checked. Writing goes through a file next to the target, so a reader never sees half a document.
 
 Every fault has the same form: "settings.intra must be at least 1, got 0". A `Bound` makes such
-sentences, for the checks of all kinds of documents.
+sentences; fields of structs declare their bounds, and `struct_faults` checks a whole document.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import math
 import os
 import re
 import secrets
+import types
+import typing
 import zlib
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,18 +40,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bound:
-    """Condition on a value: `words` follow "must be", `holds` returns True if a value meets it."""
+    """Condition on a value: `words` describe it, `holds` returns True if a value meets it."""
 
     words: str
     holds: Callable[[Any], bool]
+    sentence: str = " must be {words}, got {value}"
+
+    def fault(self, value: object) -> str:
+        """Return the sentence for a value that is not so, without the path that it begins with."""
+        return self.sentence.format(words=self.words, value=visible(repr(value)))
 
     def faults(self, here: str, *values: object) -> list[str]:
         """A sentence for each of `values`, found at the path `here`, that is not so."""
-        return [
-            f"{here} must be {self.words}, got {visible(repr(value))}"
-            for value in values
-            if not self.holds(value)
-        ]
+        return [f"{here}{self.fault(value)}" for value in values if not self.holds(value)]
 
     def of(self, here: str, struct: msgspec.Struct | None, *fields: str) -> list[str]:
         """Return `faults` of these fields of the struct at the path `here` ("": the document).
@@ -99,22 +102,107 @@ AMOUNT = Bound("finite and not negative", lambda value: 0 <= value < math.inf)
 POSITIVE = Bound("finite and above 0", lambda value: 0 < value < math.inf)
 SHARE = between(0, 1)
 LEVEL = Bound("above 0 and below 1", lambda value: 0 < value < 1)
+FILLED = Bound(
+    "", lambda value: bool(value.strip() if isinstance(value, str) else value), " must not be empty"
+)
+# marks the field of a struct that paths show after its place in a list: "ops[3] (MatMul)"
+LABEL: Final = object()
 
 
-def each(here: str, items: Iterable[T], name: str = "") -> Iterator[tuple[str, T]]:
-    """Each with its path: its place in the list `here`, and in brackets the field `name` of it."""
+def each(here: str, items: Iterable[T]) -> Iterator[tuple[str, T]]:
+    """Each with its path: its place in the list `here`, and its label in brackets if it has one."""
     for place, item in enumerate(items):
-        yield f"{here}[{place}] ({getattr(item, name)})" if name else f"{here}[{place}]", item
+        yield f"{here}{_place(place, item)}", item
 
 
-def empty(here: str, struct: msgspec.Struct, *fields: str) -> Iterator[str]:
-    """A sentence for each of these fields that holds nothing, or but spaces."""
-    held = ((field, getattr(struct, field)) for field in fields)
-    return (
-        f"{field_path(here, field)} must not be empty"
-        for field, value in held
-        if not (value.strip() if isinstance(value, str) else value)
-    )
+def _place(place: int, item: Any) -> str:
+    label = _label(item.__class__)
+    return f"[{place}] ({getattr(item, label)})" if label else f"[{place}]"
+
+
+@functools.cache
+def _label(kind: type) -> str:
+    if not issubclass(kind, msgspec.Struct):
+        return ""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return next((field for field, hint in hints.items() if LABEL in _marks(hint)), "")
+
+
+def struct_faults(here: str, struct: msgspec.Struct) -> list[str]:
+    """Return a sentence for each fault of the struct at the path `here` ("": the document), and of
+    the structs that it contains.
+
+    A field declares its bounds in its annotation: `seconds: Annotated[float, AMOUNT]`. None is
+    within all bounds. A struct declares what relates its fields in a method `relation_faults`,
+    which yields sentences that begin with the path from this struct on.
+    """
+    return [f"{here}{fault}" if here else fault[1:] for fault in _struct_faults(struct)]
+
+
+_Check = Callable[[Any], list[str]]  # the faults of a value: what follows its path
+
+
+def _struct_faults(struct: Any) -> list[str]:
+    # paths are made for faults alone: a large profile has half a million such fields
+    faults: list[str] = []
+    checked, relations = _checks(struct.__class__)
+    for field, bounds, inner in checked:
+        value = getattr(struct, field)
+        if value is None:
+            continue
+        for bound in bounds:
+            if not bound.holds(value):
+                faults.append(f".{field}{bound.fault(value)}")
+        if inner is not None and (found := inner(value)):
+            faults += [f".{field}{fault}" for fault in found]
+    if relations:
+        for fault in struct.relation_faults():
+            faults.append(f".{fault}")
+    return faults
+
+
+def _item_faults(bounds: tuple[Bound, ...], inner: _Check | None, items: Any) -> list[str]:
+    faults: list[str] = []
+    named = isinstance(items, dict)
+    for place, item in items.items() if named else enumerate(items):
+        found = inner(item) if inner is not None else []
+        for bound in bounds:
+            if not bound.holds(item):
+                found = [bound.fault(item), *found]
+        if found:
+            at = f".{place}" if named else _place(place, item)
+            faults += [f"{at}{fault}" for fault in found]
+    return faults
+
+
+@functools.cache
+def _checks(
+    kind: type[msgspec.Struct],
+) -> tuple[list[tuple[str, tuple[Bound, ...], _Check | None]], bool]:
+    """The fields of a struct that have bounds or content to check, and whether it has relations."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    checks = [(field, *_compiled(hints[field])) for field in kind.__struct_fields__]
+    checked = [(field, bounds, inner) for field, bounds, inner in checks if bounds or inner]
+    return checked, hasattr(kind, "relation_faults")
+
+
+def _compiled(hint: Any) -> tuple[tuple[Bound, ...], _Check | None]:
+    """The bounds of a type's values, and the check of what they contain."""
+    bounds = tuple(mark for mark in _marks(hint) if isinstance(mark, Bound))
+    plain = typing.get_args(hint)[0] if _marks(hint) else hint
+    union = typing.get_origin(plain) in (typing.Union, types.UnionType)
+    for kind in typing.get_args(plain) if union else (plain,):
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return bounds, _struct_faults if any(_checks(kind)) else None
+        if origin is dict or (origin is tuple and arguments[-1] is Ellipsis):
+            item = _compiled(arguments[origin is dict])
+            return bounds, functools.partial(_item_faults, *item) if any(item) else None
+    return bounds, None
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
 
 
 def repeated(here: str, what: str, values: Iterable[Hashable]) -> Iterator[str]:
@@ -179,42 +267,26 @@ class _Header(msgspec.Struct):
     schema: str
 
 
-def read(
-    path: Path,
-    kind: type[DocumentT],
-    schema: str,
-    check: Callable[[DocumentT], list[str]],
-) -> DocumentT:
-    """Return the document at `path`, decoded as `kind` and found without fault by `check`.
+def read(path: Path, kind: type[DocumentT], schema: str) -> DocumentT:
+    """Return the document at `path`, decoded as `kind` and without faults.
 
-    `check` returns one sentence per fault, each beginning with the path of the faulty field.
     Raises UsageError when the file cannot be read, is another kind of file, is of another schema,
-    or has faults; the message lists them all.
+    or has faults (`struct_faults`); the message lists them all.
     """
-    return decode(content(path), kind, schema, check, str(path))
+    return decode(content(path), kind, schema, str(path))
 
 
-def reader(
-    kind: type[DocumentT],
-    schema: str,
-    check: Callable[[DocumentT], list[str]],
-) -> Callable[[Path], DocumentT]:
+def reader(kind: type[DocumentT], schema: str) -> Callable[[Path], DocumentT]:
     """Return the function that reads a file of this kind as `read` does."""
 
     def load(path: Path) -> DocumentT:
         """The document in a file. Raises UsageError, which lists every fault."""
-        return read(path, kind, schema, check)
+        return read(path, kind, schema)
 
     return load
 
 
-def decode(
-    data: bytes,
-    kind: type[DocumentT],
-    schema: str,
-    check: Callable[[DocumentT], list[str]],
-    source: str,
-) -> DocumentT:
+def decode(data: bytes, kind: type[DocumentT], schema: str, source: str) -> DocumentT:
     """Return the document as `read` does, from bytes; `source` names the file in messages."""
     name, _, version = schema.rpartition("/")
     found = _schema(data, f"a {name} file", source)
@@ -234,7 +306,7 @@ def decode(
         document = msgspec.json.decode(data, type=kind)
     except NOT_JSON as error:
         raise UsageError(f"{source} is invalid: {located(error)}", remedy=_REMEDY) from None
-    refuse(source, check(document))
+    refuse(source, struct_faults("", document))
     return document
 
 

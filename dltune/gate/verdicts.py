@@ -13,14 +13,14 @@ import fcntl
 import math
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, NOT_JSON, POSITIVE, each, encode, refuse
+from dltune.base.documents import AMOUNT, NOT_JSON, POSITIVE, encode, refuse, struct_faults
 from dltune.base.errors import UsageError
 from dltune.gate import limits
 from dltune.gate.limits import Config, Limit
@@ -251,13 +251,13 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metric: str
     unit: Unit
     over: str
-    limit: float
+    limit: Annotated[float, AMOUNT]
     outcome: Outcome
-    median: float | None
-    low: float | None
-    high: float | None
-    head: float | None
-    ratios: tuple[float, ...] = ()
+    median: Annotated[float | None, AMOUNT]
+    low: Annotated[float | None, AMOUNT]
+    high: Annotated[float | None, AMOUNT]
+    head: Annotated[float | None, AMOUNT]
+    ratios: tuple[Annotated[float, POSITIVE], ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -338,15 +338,9 @@ def load(path: Path) -> list[Entry]:
                 f"{path}, line {number}, has schema {found.schema!r}, not {SCHEMA!r}",
                 remedy="use another history file",
             )
-        refuse(f"{path}, line {number}", list(_faults(found)))
+        refuse(f"{path}, line {number}", struct_faults("", found))
         entries.append(found)
     return entries
-
-
-def _faults(entry: Entry) -> Iterator[str]:
-    for at, point in each("points", entry.points):
-        yield from POSITIVE.faults(f"{at}.ratios", *point.ratios)
-        yield from AMOUNT.of(at, point, "limit", "median", "low", "high", "head")
 
 
 def of_command(path: Path, command: tuple[str, ...]) -> list[Entry]:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from dltune import __version__
-from dltune.base.documents import digest, now, refuse
+from dltune.base.documents import digest, now, refuse, struct_faults
 from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, counted, visible
 from dltune.job import protocol
@@ -83,7 +83,7 @@ def plan_faults(plan: Plan) -> list[str]:
     return [
         f"sections.{fault}"
         for name, section in plan.sections.items()
-        for fault in load_planner(name).faults(section, plan)
+        for fault in (*struct_faults(name, section), *load_planner(name).faults(section, plan))
     ]
 
 

@@ -212,8 +212,9 @@ class Planner(Generic[S]):
     example: ClassVar[str] = ""
 
     def faults(self, section: S, plan: Plan) -> Iterator[str]:
-        """Yield a sentence for each thing that cannot be done, the field's path first
-        (`name.field: ...`). `enforce` checks the fit to a machine or a job."""
+        """Yield a sentence for each thing in which the section does not fit this plan, the field's
+        path first (`name.field: ...`). The section itself is checked before (`struct_faults`);
+        `enforce` checks the fit to a machine or a job."""
         return iter(())
 
     def parameters(self) -> Sequence[click.Parameter] | None:

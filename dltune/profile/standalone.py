@@ -207,11 +207,11 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_task(path: Path) -> Task:
-    return documents.read(path, Task, SCHEMA, lambda _: [])
+    return documents.read(path, Task, SCHEMA)
 
 
 def load_done(path: Path) -> Done:
-    return documents.read(path, Done, SCHEMA, lambda _: [])
+    return documents.read(path, Done, SCHEMA)
 
 
 def standalone_task(profile: Profile, batches: Sequence[int]) -> Task:

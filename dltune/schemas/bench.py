@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
 from dltune.base import documents
 from dltune.base.documents import (
     AMOUNT,
+    FILLED,
+    LABEL,
     POSITIVE,
     at_least,
     at_most,
     each,
-    empty,
     index,
     one_of,
     repeated,
 )
-from dltune.schemas import machine as machine_document
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Framework, Samples
 from dltune.schemas.settings import MEASURED, Choice, Verdict
@@ -40,12 +41,12 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     round: int
-    steps: tuple[float, ...]
-    cpu_seconds: float
-    voluntary: float
-    involuntary: float
-    faults: float | None = None
-    scheduling: tuple[float, ...] = ()
+    steps: Annotated[tuple[Annotated[float, POSITIVE], ...], FILLED]
+    cpu_seconds: Annotated[float, AMOUNT]
+    voluntary: Annotated[float, AMOUNT]
+    involuntary: Annotated[float, AMOUNT]
+    faults: Annotated[float | None, AMOUNT] = None
+    scheduling: tuple[Annotated[float, at_most(1)], ...] = ()
 
     @property
     def median(self) -> float:
@@ -100,14 +101,19 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `choices`: settings outside the ops that were in force.
     """
 
-    name: str
-    intra: int
-    inter: int
+    name: Annotated[str, LABEL]
+    intra: Annotated[int, at_least(1)]
+    inter: Annotated[int, at_least(1)]
     cpus: tuple[int, ...] | None
-    predicted: float | None
+    predicted: Annotated[float | None, AMOUNT]
     turns: tuple[Turn, ...]
     summary: Summary | None
     choices: tuple[Choice, ...] = ()
+
+    def relation_faults(self) -> Iterator[str]:
+        if (self.summary is None) != (not self.turns):
+            yield "summary must be null exactly when turns is empty"
+        yield from repeated("turns", "round", (turn.round for turn in self.turns))
 
 
 class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,37 +142,19 @@ class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan: str
     strategy: str
     reference: str
-    rounds: int
+    rounds: Annotated[int, at_least(1)]
     settings: tuple[Setting, ...]
 
-
-def check(bench: Bench) -> list[str]:
-    """All that cannot be true of a bench, one sentence each, the field's path first."""
-    faults = [f"machine.{fault}" for fault in machine_document.check(bench.machine)]
-    faults += at_least(1).of("", bench, "rounds")
-    names = [setting.name for setting in bench.settings]
-    faults += repeated("settings", "name", names)
-    faults += one_of(names, "the settings").of("", bench, "reference")
-    for here, setting in each("settings", bench.settings, "name"):
-        faults += _setting_faults(here, setting, bench.rounds)
-    return faults
+    def relation_faults(self) -> Iterator[str]:
+        names = [setting.name for setting in self.settings]
+        yield from repeated("settings", "name", names)
+        yield from one_of(names, "the settings").of("", self, "reference")
+        for here, setting in each("settings", self.settings):
+            for at, turn in each(f"{here}.turns", setting.turns):
+                yield from index(self.rounds, "rounds").of(at, turn, "round")
 
 
-load = documents.reader(Bench, SCHEMA, check)
-
-
-def _setting_faults(here: str, setting: Setting, rounds: int) -> Iterator[str]:
-    yield from at_least(1).of(here, setting, "intra", "inter")
-    yield from AMOUNT.of(here, setting, "predicted")
-    if (setting.summary is None) != (not setting.turns):
-        yield f"{here}.summary must be null exactly when turns is empty"
-    yield from repeated(f"{here}.turns", "round", (turn.round for turn in setting.turns))
-    for at, turn in each(f"{here}.turns", setting.turns):
-        yield from index(rounds, "rounds").of(at, turn, "round")
-        yield from empty(at, turn, "steps")
-        yield from POSITIVE.faults(f"{at}.steps", *turn.steps)
-        yield from AMOUNT.of(at, turn, "cpu_seconds", "voluntary", "involuntary", "faults")
-        yield from at_most(1).faults(f"{at}.scheduling", *turn.scheduling)
+load = documents.reader(Bench, SCHEMA)
 
 
 TUNE_SCHEMA = "dltune.tune/1"
@@ -185,8 +173,12 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     candidate: tuple[Choice, ...]
     against: tuple[Choice, ...]
     verdict: Verdict
-    ratios: tuple[float, ...]
+    ratios: tuple[Annotated[float, POSITIVE], ...]
     why: str = ""
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.verdict in MEASURED and not self.ratios:
+            yield f"verdict {self.verdict!r} needs ratios, but ratios is empty"
 
 
 class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,22 +197,12 @@ class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
     created: str
     dltune: str
-    command: tuple[str, ...]
+    command: Annotated[tuple[str, ...], FILLED]
     machine: str
     framework: Framework | None
     options: tuple[Choice, ...]
-    spent: float
+    spent: Annotated[float, AMOUNT]
     trials: tuple[Trial, ...]
 
 
-def check_tune(state: Tune) -> list[str]:
-    """All that cannot be true, one sentence each, the field's path first."""
-    faults = [*empty("", state, "command"), *AMOUNT.of("", state, "spent")]
-    for here, trial in each("trials", state.trials):
-        faults += POSITIVE.faults(f"{here}.ratios", *trial.ratios)
-        if trial.verdict in MEASURED and not trial.ratios:
-            faults.append(f"{here}.verdict {trial.verdict!r} needs ratios, but ratios is empty")
-    return faults
-
-
-load_tune = documents.reader(Tune, TUNE_SCHEMA, check_tune)
+load_tune = documents.reader(Tune, TUNE_SCHEMA)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, SHARE, at_least, each, empty, repeated
-from dltune.schemas import machine
+from dltune.base.documents import AMOUNT, FILLED, LABEL, SHARE, at_least, repeated
 from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Line, Ratio
 from dltune.schemas.settings import Choice
@@ -30,8 +29,11 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `low`, `high`: lowest and highest expected saving.
     """
 
-    low: float
-    high: float
+    low: Annotated[float, SHARE]
+    high: Annotated[float, SHARE]
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_least(self.low, "its low").of("", self, "high")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,28 +52,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `try_next`: settings that `dltune tune` tries first.
     """
 
-    cause: str = ""  # set by the rule
-    title: str
+    cause: Annotated[str, LABEL, FILLED] = ""  # set by the rule
+    title: Annotated[str, FILLED]
     evidence: str
     fix: str | None = None
-    seconds: float | None = None
-    share: float | None = None
+    seconds: Annotated[float | None, AMOUNT] = None
+    share: Annotated[float | None, SHARE] = None
     gain: Gain | None = None
     confidence: Confidence = "rule"
     apply: tuple[Choice, ...] = ()
     try_next: tuple[str, ...] = ()
-
-
-def finding_faults(here: str, findings: tuple[Finding, ...]) -> Iterator[str]:
-    """All that cannot be true, one sentence each, the field's path first."""
-    for at, finding in each(here, findings, "cause"):
-        yield from empty(at, finding, "cause", "title")
-        yield from AMOUNT.of(at, finding, "seconds")
-        yield from SHARE.of(at, finding, "share")
-        yield from SHARE.of(f"{at}.gain", finding.gain, "low", "high")
-        if finding.gain is not None:
-            low = finding.gain.low
-            yield from at_least(low, "its low").of(f"{at}.gain", finding.gain, "high")
 
 
 # what a main thread of Python is at
@@ -102,7 +92,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     activity: Activity
-    share: float
+    share: Annotated[float, SHARE]
     lines: tuple[Line, ...]
 
 
@@ -119,7 +109,7 @@ class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pid: int
     looks: int
     shares: tuple[Share, ...]
-    generator: float
+    generator: Annotated[float, SHARE]
     generator_lines: tuple[Line, ...]
 
 
@@ -145,17 +135,17 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pid: int
     command: str
-    seconds: float
-    cpu: float
-    kernel: float
-    queued: float | None
+    seconds: Annotated[float, AMOUNT]
+    cpu: Annotated[float, AMOUNT]
+    kernel: Annotated[float, AMOUNT]
+    queued: Annotated[float | None, AMOUNT]
     threads: int
     cpus: tuple[int, ...]
     ranks: int | None
-    intra: int | None
-    inter: int | None
-    faults: float
-    resident: int
+    intra: Annotated[int | None, at_least(1)]
+    inter: Annotated[int | None, at_least(1)]
+    faults: Annotated[float, AMOUNT]
+    resident: Annotated[int, AMOUNT]
     growth: float | None
     framework: str | None = None
     parent: int | None = None
@@ -198,12 +188,12 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     cpus: tuple[int, ...]
     online: int
-    quota: float | None
-    throttled: float | None
-    others: float
+    quota: Annotated[float | None, AMOUNT]
+    throttled: Annotated[float | None, SHARE]
+    others: Annotated[float, AMOUNT]
     neighbours: tuple[Neighbour, ...]
-    stolen: float
-    memory_limit: int | None
+    stolen: Annotated[float, AMOUNT]
+    memory_limit: Annotated[int | None, AMOUNT]
     reclaims: float
     available: int
     hyperthreads: tuple[tuple[int, ...], ...] = ()
@@ -259,12 +249,12 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `unseen`: things that could not be observed, with the reason.
     """
 
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
     host: Host
     processes: tuple[Process, ...]
     python: Python | None
     graphs: Graphs | None
-    cost: float
+    cost: Annotated[float, AMOUNT]
     unseen: tuple[str, ...]
 
     @property
@@ -303,25 +293,8 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             below |= new
         return [one for one in self.processes if one.pid in below and one is not process]
 
-
-def faults(observation: Observation) -> Iterator[str]:
-    """All that cannot be true, one sentence each, the field's path first."""
-    yield from AMOUNT.of("observation", observation, "seconds", "cost")
-    host = observation.host
-    yield from AMOUNT.of("observation.host", host, "quota", "others", "stolen", "memory_limit")
-    yield from SHARE.of("observation.host", host, "throttled")
-    here = "observation.processes"
-    yield from repeated(here, "pid", (one.pid for one in observation.processes))
-    for at, one in each(here, observation.processes):
-        yield from AMOUNT.of(at, one, "seconds", "cpu", "kernel", "queued", "faults", "resident")
-        yield from at_least(1).of(at, one, "intra", "inter")
-    if observation.graphs is not None:
-        at = "observation.graphs.flushed"
-        yield from AMOUNT.of(at, observation.graphs.flushed, "low", "median")
-    if observation.python is not None:
-        yield from SHARE.of("observation.python", observation.python, "generator")
-        for at, share in each("observation.python.shares", observation.python.shares):
-            yield from SHARE.of(at, share, "share")
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("processes", "pid", (process.pid for process in self.processes))
 
 
 SCHEMA = "dltune.diagnosis/1"
@@ -336,8 +309,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `cores`: number of cores in the limit.
     """
 
-    seconds: float
-    limit: float | None
+    seconds: Annotated[float, AMOUNT]
+    limit: Annotated[float | None, AMOUNT]
     cores: int
 
 
@@ -360,7 +333,7 @@ class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     created: str
     dltune: str
     subject: str
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
     step: Step | None
     no_step: str | None
     healthy: bool
@@ -371,19 +344,4 @@ class Diagnosis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: Machine | None = None
 
 
-def check(diagnosis: Diagnosis) -> list[str]:
-    """All that cannot be true of a diagnosis, one sentence each, the field's path first."""
-    return [*_faults(diagnosis)]
-
-
-def _faults(diagnosis: Diagnosis) -> Iterator[str]:
-    yield from AMOUNT.of("", diagnosis, "seconds")
-    yield from AMOUNT.of("step", diagnosis.step, "seconds", "limit")
-    yield from finding_faults("findings", diagnosis.findings)
-    if diagnosis.observation is not None:
-        yield from faults(diagnosis.observation)
-    if diagnosis.machine is not None:
-        yield from (f"machine.{fault}" for fault in machine.check(diagnosis.machine))
-
-
-load = documents.reader(Diagnosis, SCHEMA, check)
+load = documents.reader(Diagnosis, SCHEMA)

@@ -7,13 +7,12 @@ Times are in seconds and sizes in bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, LEVEL, at_least, each, empty, repeated
-from dltune.schemas import machine as machine_document
+from dltune.base.documents import AMOUNT, FILLED, LABEL, LEVEL, at_least, repeated
 from dltune.schemas.machine import Machine
 
 BASELINE_SCHEMA = "dltune.gate-baseline/1"
@@ -33,9 +32,9 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `exact`: true if the metric does not vary, so that one value is enough.
     """
 
-    metric: str
+    metric: Annotated[str, LABEL]
     unit: Unit
-    values: tuple[float, ...]
+    values: Annotated[tuple[Annotated[float, AMOUNT], ...], FILLED]
     exact: bool = False
 
 
@@ -58,8 +57,11 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...]
     kind: Kind
     commit: str | None
-    measured: tuple[Measured, ...]
+    measured: Annotated[tuple[Measured, ...], FILLED]
     missing: dict[str, str] = {}
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("measured", "metric", (values.metric for values in self.measured))
 
 
 class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,20 +82,24 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `passed`: meaning of the outcome under the configuration; null if unknown.
     """
 
-    metric: str
+    metric: Annotated[str, LABEL]
     unit: Unit
     over: Literal["ratio", "value", "drift"]
-    limit: float
+    limit: Annotated[float, AMOUNT]
     outcome: Outcome
-    median: float | None
-    low: float | None
-    high: float | None
-    base: float | None
-    head: float | None
+    median: Annotated[float | None, AMOUNT]
+    low: Annotated[float | None, AMOUNT]
+    high: Annotated[float | None, AMOUNT]
+    base: Annotated[float | None, AMOUNT]
+    head: Annotated[float | None, AMOUNT]
     rounds: int
     why: str
     needed: int | None = None
     passed: bool | None = None
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.low is not None:
+            yield from at_least(self.low, "its low").of("", self, "high")
 
 
 class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,11 +113,11 @@ class Slower(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kind: Literal["part", "op", "python"]
-    what: str
-    base: float
-    head: float
-    low: float
-    high: float
+    what: Annotated[str, LABEL]
+    base: Annotated[float, AMOUNT]
+    head: Annotated[float, AMOUNT]
+    low: Annotated[float, AMOUNT]
+    high: Annotated[float, AMOUNT]
     changed: bool = False
 
 
@@ -153,50 +159,23 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Kind
     base: Revision
     head: Revision
-    confidence: float
-    budget: float
-    seconds: float
+    confidence: Annotated[float, LEVEL]
+    budget: Annotated[float, AMOUNT]
+    seconds: Annotated[float, AMOUNT]
     outcome: Outcome
     passed: bool
-    verdicts: tuple[Verdict, ...]
+    verdicts: Annotated[tuple[Verdict, ...], FILLED]
     measured: dict[str, tuple[Measured, ...]]
     notes: tuple[str, ...] = ()
     slower: tuple[Slower, ...] = ()
 
-
-def check_baseline(baseline: Baseline) -> list[str]:
-    """All that cannot be true of a baseline, one sentence each, the field's path first."""
-    faults = [f"machine.{fault}" for fault in machine_document.check(baseline.machine)]
-    faults += empty("", baseline, "measured")
-    return [*faults, *_measured_faults("measured", baseline.measured)]
+    def relation_faults(self) -> Iterator[str]:
+        for name, measured in self.measured.items():
+            metrics = (values.metric for values in measured)
+            yield from repeated(f"measured.{name}", "metric", metrics)
 
 
-load_baseline = documents.reader(Baseline, BASELINE_SCHEMA, check_baseline)
+load_baseline = documents.reader(Baseline, BASELINE_SCHEMA)
 
 
-def check(result: Result) -> list[str]:
-    """All that cannot be true of a result, one sentence each, the field's path first."""
-    faults = [f"machine.{fault}" for fault in machine_document.check(result.machine)]
-    faults += LEVEL.of("", result, "confidence")
-    faults += AMOUNT.of("", result, "budget", "seconds")
-    faults += empty("", result, "verdicts")
-    for at, verdict in each("verdicts", result.verdicts, "metric"):
-        faults += AMOUNT.of(at, verdict, "limit", "median", "low", "high", "base", "head")
-        if verdict.low is not None:
-            faults += at_least(verdict.low, "its low").of(at, verdict, "high")
-    for at, one in each("slower", result.slower, "what"):
-        faults += AMOUNT.of(at, one, "base", "head", "low", "high")
-    for name, measured in result.measured.items():
-        faults += _measured_faults(f"measured.{name}", measured)
-    return faults
-
-
-load = documents.reader(Result, RESULT_SCHEMA, check)
-
-
-def _measured_faults(here: str, measured: tuple[Measured, ...]) -> Iterator[str]:
-    yield from repeated(here, "metric", (one.metric for one in measured))
-    for at, one in each(here, measured, "metric"):
-        yield from empty(at, one, "values")
-        for where, value in each(f"{at}.values", one.values):
-            yield from AMOUNT.faults(where, value)
+load = documents.reader(Result, RESULT_SCHEMA)

@@ -13,17 +13,21 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, each
+from dltune.base.documents import AMOUNT, LABEL, Bound, at_least, each, repeated
 from dltune.schemas.profile import Placement
 
 SCHEMA = "dltune.graph/1"
 
 TensorKind = Literal["result", "variable", "constant", "argument"]
+
+
+def _bits(bits: int) -> Bound:
+    return Bound(f"between 0 and 2^{bits} - 1", lambda value: 0 <= value < 1 << bits)
 
 
 class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,9 +37,9 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`: duration.
     """
 
-    threads: int
+    threads: Annotated[int, at_least(1)]
     placement: Placement
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,8 +49,17 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `ways`: measured ways to run it; empty if unknown.
     """
 
-    key: str
+    key: Annotated[str, LABEL]
     ways: tuple[Way, ...] = ()
+
+    def relation_faults(self) -> Iterator[str]:
+        cases = collections.Counter((way.threads, way.placement) for way in self.ways)
+        for (threads, placement), n in cases.items():
+            if n > 1:
+                yield (
+                    f"ways must contain each way only once, got {threads} threads {placement} {n} "
+                    "times"
+                )
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,12 +74,12 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `device`: device with its task, such as `/job:worker/task:0/device:CPU:0`; empty if unknown.
     """
 
-    name: str
+    name: Annotated[str, LABEL]
     type: str = ""
     op: int | None = None
     inputs: tuple[int, ...] = ()
     control: tuple[int, ...] = ()
-    runs: float = 1.0
+    runs: Annotated[float, AMOUNT] = 1.0
     back: bool = False
     device: str = ""
 
@@ -83,8 +96,8 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     node: int
-    slot: int
-    bytes: int
+    slot: Annotated[int, _bits(31)]
+    bytes: Annotated[int, _bits(63)]
     dtype: str = ""
     kind: TensorKind = "result"
     alias: int | None = None
@@ -103,46 +116,17 @@ class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...] = ()
 
-
-def check(graph: Graph) -> list[str]:
-    """All that cannot be true of a graph, one sentence each, the field's path first."""
-    faults = [
-        *_op_faults(graph),
-        *_node_faults(graph),
-        *_tensor_faults(graph),
-    ]
-    return faults or [*_cycle(graph)]
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("ops", "key", (op.key for op in self.ops))
+        faults = [*_node_faults(self), *_tensor_faults(self)]
+        yield from faults or _cycle(self)
 
 
-load = documents.reader(Graph, SCHEMA, check)
-
-
-def _op_faults(graph: Graph) -> Iterator[str]:
-    keys = collections.Counter(op.key for op in graph.ops)
-    yield from (
-        f"ops must contain each key only once, got {key!r} {n} times"
-        for key, n in keys.items()
-        if n > 1
-    )
-    for here, op in each("ops", graph.ops, "key"):
-        cases = collections.Counter((way.threads, way.placement) for way in op.ways)
-        for (threads, placement), n in cases.items():
-            if n > 1:
-                yield (
-                    f"{here}.ways must contain each way only once, got {threads} threads "
-                    f"{placement} {n} times"
-                )
-        for at, way in enumerate(op.ways):
-            if way.threads < 1:
-                yield f"{here}.ways[{at}].threads must be at least 1, got {way.threads}"
-            if not AMOUNT.holds(way.seconds):
-                yield (
-                    f"{here}.ways[{at}].seconds must be finite and not negative, got {way.seconds}"
-                )
+load = documents.reader(Graph, SCHEMA)
 
 
 def _node_faults(graph: Graph) -> Iterator[str]:
-    for here, node in each("nodes", graph.nodes, "name"):
+    for here, node in each("nodes", graph.nodes):
         own = () if node.op is None else (node.op,)
         references = (
             ("op", "ops", len(graph.ops), own),
@@ -153,8 +137,6 @@ def _node_faults(graph: Graph) -> Iterator[str]:
             for n in wanted:
                 if not 0 <= n < there:
                     yield f"{here}.{field} refers to {what}[{n}], which does not exist"
-        if not AMOUNT.holds(node.runs):
-            yield f"{here}.runs must be finite and not negative, got {node.runs}"
 
 
 def _tensor_faults(graph: Graph) -> Iterator[str]:
@@ -162,12 +144,6 @@ def _tensor_faults(graph: Graph) -> Iterator[str]:
     for index, (here, tensor) in enumerate(each("tensors", graph.tensors)):
         if not 0 <= tensor.node < len(graph.nodes):
             yield f"{here}.node refers to nodes[{tensor.node}], which does not exist"
-        for field, bits in (("slot", 31), ("bytes", 63)):
-            if not 0 <= getattr(tensor, field) < 1 << bits:
-                yield (
-                    f"{here}.{field} must be between 0 and 2^{bits} - 1, got "
-                    f"{getattr(tensor, field)}"
-                )
         same = first.setdefault((tensor.node, tensor.slot), index)
         if same != index:
             at = f"slot {tensor.slot} of nodes[{tensor.node}]"

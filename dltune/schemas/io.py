@@ -9,15 +9,14 @@ calls and pages accessed in mappings. *Storage* bytes came from below the page c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, one_of, repeated
+from dltune.base.documents import AMOUNT, LABEL, Bound, at_least, at_most, each, one_of, repeated
 from dltune.base.documents import field_path as path
 from dltune.base.formatting import size
-from dltune.schemas import diagnosis
 from dltune.schemas.diagnosis import Finding
 
 SCHEMA = "dltune.io/1"
@@ -74,7 +73,11 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offsets: int
     stride: float | None
     run: float | None
-    share: float
+    share: Annotated[float, at_most(1)]
+
+    def relation_faults(self) -> Iterator[str]:
+        if (self.source is None) != (self.kind == "unknown"):
+            yield "source must be null exactly when kind is 'unknown'"
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +87,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seen`: number of times that such a call was observed waiting.
     """
 
-    size: int
+    size: Annotated[int, _POWER_OF_TWO]
     seen: int
 
 
@@ -110,7 +113,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `pattern`: order of offsets.
     """
 
-    path: str
+    path: Annotated[str, LABEL]
     format: FileFormat
     size: int
     device: str
@@ -148,7 +151,7 @@ class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `major`, `minor`: page faults.
     """
 
-    tid: int
+    tid: Annotated[int, LABEL]
     name: str
     seconds: float
     looks: int
@@ -158,7 +161,7 @@ class Thread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voluntary: int
     involuntary: int
     waiting: float
-    sleep_share: float | None
+    sleep_share: Annotated[float | None, at_most(1)]
     major: int
     minor: int
 
@@ -177,7 +180,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `storage_bytes`: the kernel's `read_bytes`; null without permission.
     """
 
-    pid: int
+    pid: Annotated[int, LABEL]
     parent: int
     command: str
     user: str
@@ -191,6 +194,9 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: int | None
     storage_bytes: int | None
 
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("threads", "tid", (thread.tid for thread in self.threads))
+
 
 class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pressure on a resource, as the kernel reports it.
@@ -200,10 +206,10 @@ class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `some`, `full`: share of the time in which some, or all, tasks waited for the resource.
     """
 
-    resource: Literal["io", "memory", "cpu"]
+    resource: Annotated[Literal["io", "memory", "cpu"], LABEL]
     of: str
-    some: float
-    full: float | None
+    some: Annotated[float, at_most(1)]
+    full: Annotated[float | None, at_most(1)]
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -214,8 +220,8 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `looks`: number of samples.
     """
 
-    where: str
-    share: float
+    where: Annotated[str, LABEL]
+    share: Annotated[float, at_most(1)]
     looks: int
 
 
@@ -257,6 +263,13 @@ class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """All threads that were watched for some time."""
         return [(p, t) for p in self.processes for t in p.threads if t.seconds > 0]
 
+    def relation_faults(self) -> Iterator[str]:
+        pids = [process.pid for process in self.processes]
+        yield from repeated("processes", "pid", pids)
+        watched = one_of(pids, "the pids in watch.processes")
+        for here, file in each("files", self.files):
+            yield from watched.faults(f"{here}.processes", *file.processes)
+
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Repeated measurements.
@@ -288,7 +301,7 @@ class Strided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `storage_bytes`: bytes read from storage per byte of records; null if unknown.
     """
 
-    readers: int
+    readers: Annotated[int, LABEL]
     walk: Walk
     method: Method
     throughput: Measured
@@ -298,6 +311,9 @@ class Strided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     major: Measured
     extra: float
     storage_bytes: float | None
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_most(1).of("sleep_share", self.sleep_share, "median")
 
 
 class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -311,7 +327,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     method: Method
-    block: int
+    block: Annotated[int, at_least(1)]
     throughput: Measured
     switches: Measured
     sleep_share: Measured
@@ -395,10 +411,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int
     device: str
     readers: tuple[int, ...]
-    records: int
+    records: Annotated[int, at_least(1)]
     mean_size: float
-    window: int
-    repeats: int
+    window: Annotated[int, at_least(1)]
+    repeats: Annotated[int, at_least(1)]
     seconds: float
     cold: str
     ceiling: Ceiling
@@ -407,6 +423,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shuffled: tuple[Random, ...]
     seek: Seek | None
     share_of_ceiling: float
+
+    def relation_faults(self) -> Iterator[str]:
+        asked = one_of(self.readers, "experiment.readers")
+        for here, strided in each("strided", self.strided):
+            yield from asked.of(here, strided, "readers")
 
 
 class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -431,62 +452,19 @@ class Io(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     findings: tuple[Finding, ...]
     unseen: tuple[str, ...]
 
-
-def check(io: Io) -> list[str]:
-    """All that cannot be true of an io document, one sentence each, the field's path first."""
-    faults = []
-    if (io.watch is None) == (io.experiment is None):
-        faults.append("exactly one of watch and experiment must be present")
-    devices = [storage.device for storage in io.storage]
-    faults += repeated("storage", "device", devices)
-    faults += _numbers("", io)
-    faults += diagnosis.finding_faults("findings", io.findings)
-    device = one_of(devices, "the devices in storage")
-    if io.watch:
-        faults += _watch_faults(io.watch, device)
-    if io.experiment:
-        faults += _experiment_faults(io.experiment, device)
-    return faults
+    def relation_faults(self) -> Iterator[str]:
+        if (self.watch is None) == (self.experiment is None):
+            yield "exactly one of watch and experiment must be present"
+        devices = [storage.device for storage in self.storage]
+        yield from repeated("storage", "device", devices)
+        yield from _numbers("", self)
+        device = one_of(devices, "the devices in storage")
+        for here, file in each("watch.files", self.watch.files if self.watch else ()):
+            yield from device.of(here, file, "device")
+        yield from device.of("experiment", self.experiment, "device")
 
 
-load = documents.reader(Io, SCHEMA, check)
-
-
-def _watch_faults(watch: Watch, device: Bound) -> Iterator[str]:
-    pids = [process.pid for process in watch.processes]
-    yield from repeated("watch.processes", "pid", pids)
-    watched = one_of(pids, "the pids in watch.processes")
-    for process in watch.processes:
-        here = f"watch.processes ({process.pid}).threads"
-        yield from repeated(here, "tid", (thread.tid for thread in process.threads))
-        for thread in process.threads:
-            yield from at_most(1).of(f"{here} ({thread.tid})", thread, "sleep_share")
-    for file in watch.files:
-        here = f"watch.files ({file.path})"
-        yield from device.of(here, file, "device")
-        yield from watched.faults(f"{here}.processes", *file.processes)
-        yield from at_most(1).of(f"{here}.pattern", file.pattern, "share")
-        if (file.pattern.source is None) != (file.pattern.kind == "unknown"):
-            yield f"{here}.pattern.source must be null exactly when kind is 'unknown'"
-        for request in file.requests:
-            yield from _POWER_OF_TWO.of(f"{here}.requests", request, "size")
-    for line in watch.lines:
-        yield from at_most(1).of(f"watch.lines ({line.where})", line, "share")
-    for pressure in watch.pressure:
-        here = f"watch.pressure ({pressure.of} {pressure.resource})"
-        yield from at_most(1).of(here, pressure, "some", "full")
-
-
-def _experiment_faults(experiment: Experiment, device: Bound) -> Iterator[str]:
-    yield from device.of("experiment", experiment, "device")
-    yield from at_least(1).of("experiment", experiment, "records", "window", "repeats")
-    asked = one_of(experiment.readers, "experiment.readers")
-    for strided in experiment.strided:
-        yield from asked.of("experiment.strided", strided, "readers")
-        here = f"experiment.strided ({strided.readers}).sleep_share"
-        yield from at_most(1).of(here, strided.sleep_share, "median")
-    for block in experiment.blocks:
-        yield from at_least(1).of("experiment.blocks", block, "block")
+load = documents.reader(Io, SCHEMA)
 
 
 def _numbers(here: str, value: object) -> Iterator[str]:

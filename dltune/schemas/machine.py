@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import POSITIVE, Bound, above, at_least, at_most, each, empty, repeated
+from dltune.base.documents import (
+    FILLED,
+    LABEL,
+    POSITIVE,
+    Bound,
+    above,
+    at_least,
+    at_most,
+    each,
+    repeated,
+)
 
 SCHEMA = "dltune.machine/1"
 
@@ -22,10 +32,10 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `socket`, `numa`: the operating system's numbers of socket and memory node.
     """
 
-    cpus: tuple[int, ...]
-    tile: int
-    socket: int
-    numa: int
+    cpus: Annotated[tuple[Annotated[int, at_least(0)], ...], FILLED]
+    tile: Annotated[int, at_least(0)]
+    socket: Annotated[int, at_least(0)]
+    numa: Annotated[int, at_least(0)]
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,10 +47,10 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `latency`: additional seconds per copy.
     """
 
-    name: str
-    bytes: int
-    bandwidth: float
-    latency: float = 0.0
+    name: Annotated[str, LABEL]
+    bytes: Annotated[int, above(0)]
+    bandwidth: Annotated[float, above(0)]
+    latency: Annotated[float, at_least(0)] = 0.0
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,13 +76,13 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     schema: str
     name: str
-    cores: tuple[Core, ...]
-    quota: float | None = None
-    shared_cache: int | None = None
-    memory: int | None = None
+    cores: Annotated[tuple[Core, ...], FILLED]
+    quota: Annotated[float | None, above(0)] = None
+    shared_cache: Annotated[int | None, above(0)] = None
+    memory: Annotated[int | None, above(0)] = None
     smt_throughput: float | None = None
-    peak_flops: float | None = None
-    peak_bandwidth: float | None = None
+    peak_flops: Annotated[float | None, above(0)] = None
+    peak_bandwidth: Annotated[float | None, above(0)] = None
     tiers: tuple[Tier, ...] = ()
 
     @property
@@ -97,41 +107,30 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         facts = (self.name, [(c.cpus, c.tile, c.socket, c.numa) for c in self.cores], self.quota)
         return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
-
-def check(machine: Machine) -> list[str]:
-    """All that is impossible in this topology, one sentence each, the field's path first."""
-    faults = [*empty("", machine, "cores")]
-    owner: dict[int, int] = {}
-    socket_of: dict[int, tuple[int, int]] = {}
-    for index, (here, core) in enumerate(each("cores", machine.cores)):
-        faults += at_least(0).of(here, core, "tile", "socket", "numa")
-        faults += empty(here, core, "cpus")
-        faults += at_least(0).faults(f"{here}.cpus", *core.cpus)
-        for cpu in core.cpus:
-            if cpu in owner:
-                faults.append(
-                    f"{here}.cpus must not repeat a CPU, got {cpu}, which is also in "
-                    f"cores[{owner[cpu]}]"
+    def relation_faults(self) -> Iterator[str]:
+        owner: dict[int, int] = {}
+        socket_of: dict[int, tuple[int, int]] = {}
+        for index, core in enumerate(self.cores):
+            for cpu in core.cpus:
+                if cpu in owner:
+                    yield (
+                        f"cores[{index}].cpus must not repeat a CPU, got {cpu}, which is also in "
+                        f"cores[{owner[cpu]}]"
+                    )
+                owner.setdefault(cpu, index)
+            first, socket = socket_of.setdefault(core.tile, (index, core.socket))
+            if core.socket != socket:
+                yield (
+                    f"cores[{index}].tile must be within one socket, got {core.tile} on sockets "
+                    f"{socket} (cores[{first}]) and {core.socket}"
                 )
-            owner.setdefault(cpu, index)
-        first, socket = socket_of.setdefault(core.tile, (index, core.socket))
-        if core.socket != socket:
-            faults.append(
-                f"{here}.tile must be within one socket, got {core.tile} on sockets {socket} "
-                f"(cores[{first}]) and {core.socket}"
-            )
-    sizes = ("quota", "shared_cache", "memory", "peak_flops", "peak_bandwidth")
-    faults += above(0).of("", machine, *sizes)
-    threads = max((len(core.cpus) for core in machine.cores), default=1)
-    words = f"above 0 and at most {threads} (the hardware threads of a core)"
-    faults += Bound(words, lambda value: 0 < value <= threads).of("", machine, "smt_throughput")
-    for here, tier in each("tiers", machine.tiers, "name"):
-        faults += above(0).of(here, tier, "bytes", "bandwidth")
-        faults += at_least(0).of(here, tier, "latency")
-    return faults
+        threads = max((len(core.cpus) for core in self.cores), default=1)
+        words = f"above 0 and at most {threads} (the hardware threads of a core)"
+        throughput = Bound(words, lambda value: 0 < value <= threads)
+        yield from throughput.of("", self, "smt_throughput")
 
 
-load = documents.reader(Machine, SCHEMA, check)
+load = documents.reader(Machine, SCHEMA)
 
 
 ROOFS_SCHEMA = "dltune.roofs/1"
@@ -156,11 +155,11 @@ class Peak(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     dtype: DType
     instructions: str
-    width: int
-    cores: int
-    rate: float
-    median: float
-    turns: int
+    width: Annotated[int, at_least(1)]
+    cores: Annotated[int, at_least(1)]
+    rate: Annotated[float, POSITIVE]
+    median: Annotated[float, POSITIVE]
+    turns: Annotated[int, at_least(1)]
 
 
 class Bandwidth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,11 +176,11 @@ class Bandwidth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     level: str
     way: Way
-    bytes: int
-    cores: int
-    rate: float
-    median: float
-    turns: int
+    bytes: Annotated[int, at_least(1)]
+    cores: Annotated[int, at_least(1)]
+    rate: Annotated[float, POSITIVE]
+    median: Annotated[float, POSITIVE]
+    turns: Annotated[int, at_least(1)]
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,8 +190,8 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `bytes`: size available to all cores together.
     """
 
-    level: str
-    bytes: int
+    level: Annotated[str, LABEL]
+    bytes: Annotated[int, at_least(1)]
 
 
 class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -218,12 +217,12 @@ class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     created: str
     fingerprint: str
     cpu: str
-    cores: int
-    frequency: float
+    cores: Annotated[int, at_least(1)]
+    frequency: Annotated[float, POSITIVE]
     peaks: tuple[Peak, ...]
     bandwidths: tuple[Bandwidth, ...]
     caches: tuple[Cache, ...]
-    unsettled: int = 0
+    unsettled: Annotated[int, at_least(0)] = 0
     notes: tuple[str, ...] = ()
 
     def peak(
@@ -250,29 +249,17 @@ class Roofs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
         return max(found, key=lambda one: one.rate, default=None)
 
-
-_SIZE = {Peak: "width", Bandwidth: "bytes"}
-
-
-def check_roofs(roofs: Roofs) -> list[str]:
-    """All that cannot be true of roofs, one sentence each, the field's path first."""
-    faults = at_least(1).of("", roofs, "cores") + at_least(0).of("", roofs, "unsettled")
-    faults += POSITIVE.of("", roofs, "frequency")
-    rated: list[tuple[str, Peak | Bandwidth]] = [*each("peaks", roofs.peaks)]
-    rated += each("bandwidths", roofs.bandwidths)
-    for here, one in rated:
-        faults += at_least(1).of(here, one, "cores", "turns", _SIZE[type(one)])
-        faults += at_most(roofs.cores, "the number of cores").of(here, one, "cores")
-        faults += POSITIVE.of(here, one, "rate", "median")
-        faults += at_most(one.rate, "the rate").of(here, one, "median")
-    cases = (f"{p.dtype} {p.instructions} on {p.cores} cores" for p in roofs.peaks)
-    faults += repeated("peaks", "case", cases)
-    streams = (f"{b.level} {b.way} on {b.cores} cores" for b in roofs.bandwidths)
-    faults += repeated("bandwidths", "case", streams)
-    faults += repeated("caches", "level", (cache.level for cache in roofs.caches))
-    for here, cache in each("caches", roofs.caches, "level"):
-        faults += at_least(1).of(here, cache, "bytes")
-    return faults
+    def relation_faults(self) -> Iterator[str]:
+        rated: list[tuple[str, Peak | Bandwidth]] = [*each("peaks", self.peaks)]
+        rated += each("bandwidths", self.bandwidths)
+        for here, one in rated:
+            yield from at_most(self.cores, "the number of cores").of(here, one, "cores")
+            yield from at_most(one.rate, "the rate").of(here, one, "median")
+        cases = (f"{p.dtype} {p.instructions} on {p.cores} cores" for p in self.peaks)
+        yield from repeated("peaks", "case", cases)
+        streams = (f"{b.level} {b.way} on {b.cores} cores" for b in self.bandwidths)
+        yield from repeated("bandwidths", "case", streams)
+        yield from repeated("caches", "level", (cache.level for cache in self.caches))
 
 
-load_roofs = documents.reader(Roofs, ROOFS_SCHEMA, check_roofs)
+load_roofs = documents.reader(Roofs, ROOFS_SCHEMA)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, at_least, each, empty, index, one_of, repeated
+from dltune.base.documents import AMOUNT, FILLED, LABEL, at_least, each, index, one_of, repeated
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
 from dltune.schemas import graph
@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: str
     machine: str
     machine_name: str
-    cores: int
+    cores: Annotated[int, at_least(1)]
     framework: Framework | None
     signatures: tuple[str, ...]
     sections: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def stored(path: Path) -> Plan:
     """The plan in a file, its sections as JSON has them. Raises UsageError, with every fault."""
-    return documents.read(path, Plan, SCHEMA, _faults)
+    return documents.read(path, Plan, SCHEMA)
 
 
 def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
@@ -71,10 +71,6 @@ def typed(stored: Any, name: str, kind: type[S], path: Path) -> S:
         ) from None
 
 
-def _faults(plan: Plan) -> list[str]:
-    return at_least(1).of("", plan, "cores")
-
-
 CANDIDATES = 3  # "three", an empirical number of the paper (section III-D, strategy 3)
 
 
@@ -85,9 +81,9 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`: predicted time.
     """
 
-    threads: int
+    threads: Annotated[int, at_least(1)]
     placement: Placement
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
 
 
 class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,17 +99,22 @@ class OpPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `candidates`: up to three alternatives for co-running, the fastest first.
     """
 
-    key: str
-    threads: int
+    key: Annotated[str, LABEL]
+    threads: Annotated[int, at_least(1)]
     placement: Placement
-    seconds: float
-    serial: float
-    cores: tuple[int, ...] | None = None
+    seconds: Annotated[float, AMOUNT]
+    serial: Annotated[float, AMOUNT]
+    cores: Annotated[tuple[int, ...] | None, FILLED] = None
     candidates: tuple[Candidate, ...] = ()
 
     @property
     def choice(self) -> Candidate:
         return Candidate(self.threads, self.placement, self.seconds)
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("cores", "core", self.cores or ())
+        if len(self.candidates) > CANDIDATES:
+            yield f"candidates must be at most {CANDIDATES}, got {len(self.candidates)} of them"
 
 
 class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,8 +124,8 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `inter`: ops at the same time.
     """
 
-    intra: int
-    inter: int
+    intra: Annotated[int, at_least(1)]
+    inter: Annotated[int, at_least(1)]
 
     def __str__(self) -> str:
         return f"{self.intra}x{self.inter}"
@@ -150,9 +151,9 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     setting: str
-    seconds: float
-    speedup: float
-    corunning: float
+    seconds: Annotated[float, AMOUNT]
+    speedup: Annotated[float, AMOUNT]
+    corunning: Annotated[float, AMOUNT]
 
     @property
     def uniform(self) -> Uniform | None:
@@ -178,7 +179,7 @@ class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uniform: Uniform
     corun: bool
     hyperthreads: bool
-    small: float
+    small: Annotated[float, AMOUNT]
     ops: tuple[OpPlan, ...]
     predictions: tuple[Prediction, ...]
 
@@ -187,34 +188,17 @@ class Threads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the prediction of the chosen strategy."""
         return next(p for p in self.predictions if p.setting == self.strategy)
 
+    def relation_faults(self) -> Iterator[str]:
+        if self.hyperthreads and not self.corun:
+            yield "hyperthreads must be false when corun is false: smt needs co-run"
+        yield from repeated("ops", "key", (op.key for op in self.ops))
+        predicted = {prediction.setting for prediction in self.predictions}
+        yield from one_of(predicted, "the settings in predictions").of("", self, "strategy")
+
 
 def thread_faults(threads: Threads, cores: int, signatures: Collection[str]) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first; on a machine of `cores`
-    cores, for graphs of these `signatures`."""
-    yield from at_least(1).of("threads.uniform", threads.uniform, "intra", "inter")
-    if threads.hyperthreads and not threads.corun:
-        yield "threads.hyperthreads must be false when corun is false: smt needs co-run"
-    yield from AMOUNT.of("threads", threads, "small")
-    yield from repeated("threads.ops", "key", (op.key for op in threads.ops))
+    """All that cannot be done on a machine of `cores` cores, for graphs of these `signatures`."""
     for here, op in each("threads.ops", threads.ops):
-        yield from _op_faults(f"{here} ({op.key})", op, cores)
+        yield from index(cores, "cores").faults(f"{here}.cores", *(op.cores or ()))
         if (node := graph.named_node(op.key)) and node[0] not in signatures:
             yield f"{here}.key must name a node of the plan's graphs, got {visible(repr(op.key))}"
-    predicted = {prediction.setting for prediction in threads.predictions}
-    yield from one_of(predicted, "the settings in predictions").of("threads", threads, "strategy")
-    for here, prediction in each("threads.predictions", threads.predictions):
-        yield from AMOUNT.of(here, prediction, "seconds", "speedup", "corunning")
-
-
-def _op_faults(here: str, op: OpPlan, cores: int) -> Iterator[str]:
-    yield from at_least(1).of(here, op, "threads")
-    yield from AMOUNT.of(here, op, "seconds", "serial")
-    if op.cores is not None:
-        yield from empty(here, op, "cores")
-        yield from repeated(f"{here}.cores", "core", op.cores)
-        yield from index(cores, "cores").faults(f"{here}.cores", *op.cores)
-    if len(op.candidates) > CANDIDATES:
-        yield f"{here}.candidates must be at most {CANDIDATES}, got {len(op.candidates)} of them"
-    for at, candidate in each(f"{here}.candidates", op.candidates):
-        yield from at_least(1).of(at, candidate, "threads")
-        yield from AMOUNT.of(at, candidate, "seconds")

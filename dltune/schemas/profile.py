@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
 from dltune.base.documents import (
     AMOUNT,
+    LABEL,
     POSITIVE,
     SHARE,
     Bound,
@@ -27,10 +28,8 @@ from dltune.base.documents import (
 )
 from dltune.frameworks.capabilities import Framework as Capabilities
 from dltune.frameworks.capabilities import framework as capabilities_of
-from dltune.schemas import machine as machine_document
-from dltune.schemas import settings as plan_settings
-from dltune.schemas.machine import Machine, Roofs, check_roofs
-from dltune.schemas.pytorch_step import Calls, Compiled, call_faults, compiled_faults
+from dltune.schemas.machine import Machine, Roofs
+from dltune.schemas.pytorch_step import Calls, Compiled
 from dltune.schemas.settings import SettingsPlan
 
 SCHEMA = "dltune.profile/1"
@@ -48,6 +47,8 @@ ALLREDUCE = "c10d::allreduce_"
 _CAME = "torch.distributed.ddp.reducer::"
 CLOCKS = ("cpu-clock", "task-clock")  # events that are seconds
 _RUNNING = Bound("above 0 and at most 1", lambda share: 0 < share <= 1)
+# of parts, so 1 with its rounding
+_SUM_OF_SHARES = Bound(SHARE.words, lambda share: 0 <= share <= 1 + 1e-9)
 
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,11 +62,11 @@ class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       scaled up by it.
     """
 
-    event: str
-    value: float
-    spread: float
+    event: Annotated[str, LABEL]
+    value: Annotated[float, AMOUNT]
+    spread: Annotated[float, AMOUNT]
     samples: int
-    running: float = 1.0
+    running: Annotated[float, _RUNNING] = 1.0
 
 
 class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,13 +81,17 @@ class OpTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `counts`: performance counters of this case.
     """
 
-    threads: int
+    threads: Annotated[int, at_least(1)]
     placement: Placement
-    samples: int
-    min: float
-    median: float
-    spread: float
+    samples: Annotated[int, at_least(0)]
+    min: Annotated[float, AMOUNT]
+    median: Annotated[float, AMOUNT]
+    spread: Annotated[float, AMOUNT]
     counts: tuple[Count, ...] = ()
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_most(self.median, "the median").of("", self, "min")
+        yield from repeated("counts", "event", (count.event for count in self.counts))
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,13 +109,17 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       control: an asynchronous kernel, or an op that can wait for another.
     """
 
-    key: str
+    key: Annotated[str, LABEL]
     type: str
     inputs: tuple[str, ...]
-    count: int
-    output_bytes: int
-    own: float | None
+    count: Annotated[int, AMOUNT]
+    output_bytes: Annotated[int, AMOUNT]
+    own: Annotated[float | None, AMOUNT]
     times: tuple[OpTime, ...]
+
+    def relation_faults(self) -> Iterator[str]:
+        cases = (f"{time.threads} threads {time.placement}" for time in self.times)
+        yield from repeated("times", "case", cases)
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +132,7 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     dtype: str
-    bytes: int
+    bytes: Annotated[int, AMOUNT]
     alias: int | None = None
 
 
@@ -174,13 +183,13 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `stateful`: true if the node keeps state between runs, or changes an input.
     """
 
-    name: str
+    name: Annotated[str, LABEL]
     type: str
     op: int | None
     inputs: tuple[int, ...]
     control: tuple[int, ...]
-    output_bytes: int
-    repeats: float
+    output_bytes: Annotated[int, AMOUNT]
+    repeats: Annotated[float, AMOUNT]
     start: float | None = None
     end: float | None = None
     slots: tuple[int, ...] = ()
@@ -201,6 +210,18 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         another task."""
         return self.partner.tasks if self.type == "_Recv" and self.partner else None
 
+    def relation_faults(self) -> Iterator[str]:
+        if self.slots and len(self.slots) != len(self.inputs):
+            yield (
+                f"slots must have length {len(self.inputs)} (one for each input), got "
+                f"{len(self.slots)}"
+            )
+        an_input = index(len(self.inputs), "inputs")
+        for here, tensor in each("outputs", self.outputs):
+            yield from an_input.of(here, tensor, "alias")
+        if self.start is not None:
+            yield from at_least(self.start, "the start").of("", self, "end")
+
 
 class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Repeated measurements of one quantity.
@@ -210,10 +231,13 @@ class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `spread`: half the interquartile range divided by the median.
     """
 
-    samples: int
-    min: float
-    median: float
-    spread: float
+    samples: Annotated[int, at_least(0)]
+    min: Annotated[float, AMOUNT]
+    median: Annotated[float, AMOUNT]
+    spread: Annotated[float, AMOUNT]
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_most(self.median, "the median").of("", self, "min")
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -225,8 +249,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`: time per execution.
     """
 
-    name: PartName
-    seconds: float
+    name: Annotated[PartName, LABEL]
+    seconds: Annotated[float, AMOUNT]
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -247,7 +271,7 @@ class Tried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `ops`: time of these ops in one execution.
     """
 
-    threads: int
+    threads: Annotated[int, at_least(1)]
     placement: Placement
     ops: Samples
 
@@ -262,7 +286,7 @@ class Collective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     node: int
-    bytes: int
+    bytes: Annotated[int, at_least(1)]
     took: Samples
 
 
@@ -285,8 +309,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     signature: str
     name: str
-    executions: int
-    share: float
+    executions: Annotated[int, at_least(0)]
+    share: Annotated[float, _SUM_OF_SHARES]
     wall: Samples
     span: Samples
     nodes: tuple[Node, ...]
@@ -295,6 +319,18 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = ""
     tried: tuple[Tried, ...] = ()
     collectives: tuple[Collective, ...] = ()
+
+    def relation_faults(self) -> Iterator[str]:
+        a_node = index(len(self.nodes), "nodes")
+        for here, collective in each("collectives", self.collectives):
+            yield from a_node.of(here, collective, "node")
+        for here, node in each("nodes", self.nodes):
+            yield from a_node.faults(f"{here}.inputs", *node.inputs)
+            yield from a_node.faults(f"{here}.control", *node.control)
+            for other, slot in zip(node.inputs, node.slots, strict=False):
+                given = self.nodes[other].outputs if 0 <= other < len(self.nodes) else ()
+                bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
+                yield from bound.faults(f"{here}.slots", slot)
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -313,11 +349,11 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sender: str
     receiver: str
-    delay: float
-    each: float
-    bandwidth: float | None
-    transfers: int
-    fit: float
+    delay: Annotated[float, AMOUNT]
+    each: Annotated[float, AMOUNT]
+    bandwidth: Annotated[float | None, POSITIVE]
+    transfers: Annotated[int, at_least(0)]
+    fit: Annotated[float, SHARE]
 
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -360,8 +396,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `inter`: ops at the same time.
     """
 
-    intra: int
-    inter: int
+    intra: Annotated[int, at_least(1)]
+    inter: Annotated[int, at_least(1)]
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -371,8 +407,8 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `peak`: highest number of bytes within a step.
     """
 
-    live: int
-    peak: int
+    live: Annotated[int, at_least(0)]
+    peak: Annotated[int, at_least(0)]
 
 
 class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -384,8 +420,8 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     pairs: int
-    low: float
-    median: float
+    low: Annotated[float, AMOUNT]
+    median: Annotated[float, AMOUNT]
     high: float
 
 
@@ -458,7 +494,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: Machine
     framework: Framework
     settings: Settings
-    interval: int
+    interval: Annotated[int, at_least(1)]
     steps: tuple[Step, ...]
     ops: tuple[Op, ...]
     memory: Memory | None
@@ -470,6 +506,21 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roofs: Roofs | None = None
     calls: Calls | None = None
     compiled: Compiled | None = None
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("ops", "key", (op.key for op in self.ops))
+        yield from repeated("steps", "signature", (step.signature for step in self.steps))
+        peers = (f"{peer.device} {peer.signature}" for peer in self.peers)
+        yield from repeated("peers", "task and signature", peers)
+        links = (f"{link.sender} to {link.receiver}" for link in self.links)
+        yield from repeated("links", "link", links)
+        an_op = index(len(self.ops), "ops")
+        for here, step in (*each("steps", self.steps), *each("peers", self.peers)):
+            # paths are made for faults alone
+            if all(map(an_op.holds, {node.op for node in step.nodes} - {None})):
+                continue
+            for at, node in each(f"{here}.nodes", step.nodes):
+                yield from an_op.of(at, node, "op")
 
 
 def task(device: str) -> str:
@@ -504,98 +555,4 @@ def is_clock(event: str) -> bool:
     return event.partition(":")[0] in CLOCKS
 
 
-def check(profile: Profile) -> list[str]:
-    """All that cannot be true of a profile, one sentence each, the field's path first."""
-    faults = [f"machine.{fault}" for fault in machine_document.check(profile.machine)]
-    faults += at_least(1).of("settings", profile.settings, "intra", "inter")
-    faults += at_least(1).of("", profile, "interval")
-    faults += repeated("ops", "key", (op.key for op in profile.ops))
-    for here, op in each("ops", profile.ops, "key"):
-        faults += _op_faults(here, op)
-    faults += repeated("steps", "signature", (step.signature for step in profile.steps))
-    for here, step in each("steps", profile.steps):
-        faults += _step_faults(here, step, len(profile.ops))
-    faults += repeated(
-        "peers", "task and signature", (f"{p.device} {p.signature}" for p in profile.peers)
-    )
-    for here, step in each("peers", profile.peers):
-        faults += _step_faults(here, step, len(profile.ops))
-    faults += repeated(
-        "links", "link", (f"{link.sender} to {link.receiver}" for link in profile.links)
-    )
-    for here, link in each("links", profile.links):
-        faults += AMOUNT.of(here, link, "delay", "each")
-        faults += POSITIVE.of(here, link, "bandwidth")
-        faults += at_least(0).of(here, link, "transfers")
-        faults += SHARE.of(here, link, "fit")
-    faults += at_least(0).of("memory", profile.memory, "live", "peak")
-    if profile.roofs is not None:
-        faults += [f"roofs.{fault}" for fault in check_roofs(profile.roofs)]
-    if profile.calls is not None:
-        faults += [f"calls.{fault}" for fault in call_faults(profile.calls)]
-    if profile.compiled is not None:
-        faults += [f"compiled.{fault}" for fault in compiled_faults(profile.compiled)]
-    if profile.under is not None:
-        faults += [f"under.{fault}" for fault in plan_settings.faults(profile.under)]
-    return faults
-
-
-load = documents.reader(Profile, SCHEMA, check)
-
-
-def _op_faults(here: str, op: Op) -> Iterator[str]:
-    yield from AMOUNT.of(here, op, "count", "output_bytes", "own")
-    cases = (f"{time.threads} threads {time.placement}" for time in op.times)
-    yield from repeated(f"{here}.times", "case", cases)
-    for at, time in each(f"{here}.times", op.times):
-        yield from at_least(1).of(at, time, "threads")
-        yield from _measured(at, time)
-        yield from repeated(f"{at}.counts", "event", (count.event for count in time.counts))
-        for count in time.counts:
-            where = f"{at}.counts ({count.event})"
-            yield from AMOUNT.of(where, count, "value", "spread")
-            yield from _RUNNING.of(where, count, "running")
-
-
-def _step_faults(here: str, step: Step, ops: int) -> Iterator[str]:
-    yield from at_least(0).of(here, step, "executions")
-    # a sum of parts, so 1 with its rounding
-    yield from Bound(SHARE.words, lambda share: 0 <= share <= 1 + 1e-9).of(here, step, "share")
-    yield from _measured(f"{here}.wall", step.wall)
-    yield from _measured(f"{here}.span", step.span)
-    for at, tried in each(f"{here}.tried", step.tried):
-        yield from at_least(1).of(at, tried, "threads")
-        yield from _measured(f"{at}.ops", tried.ops)
-    for part in step.parts:
-        yield from AMOUNT.of(f"{here}.parts ({part.name})", part, "seconds")
-    an_op, a_node = index(ops, "ops"), index(len(step.nodes), "nodes")
-    for at, collective in each(f"{here}.collectives", step.collectives):
-        yield from a_node.of(at, collective, "node")
-        yield from at_least(1).of(at, collective, "bytes")
-        yield from _measured(f"{at}.took", collective.took)
-    for at, node in each(f"{here}.nodes", step.nodes, "name"):
-        yield from an_op.of(at, node, "op")
-        yield from a_node.faults(f"{at}.inputs", *node.inputs)
-        yield from a_node.faults(f"{at}.control", *node.control)
-        if node.slots and len(node.slots) != len(node.inputs):
-            yield (
-                f"{at}.slots must have length {len(node.inputs)} (one for each input), got "
-                f"{len(node.slots)}"
-            )
-        for other, slot in zip(node.inputs, node.slots, strict=False):
-            given = step.nodes[other].outputs if 0 <= other < len(step.nodes) else ()
-            bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
-            yield from bound.faults(f"{at}.slots", slot)
-        an_input = index(len(node.inputs), "inputs")
-        for where, tensor in each(f"{at}.outputs", node.outputs):
-            yield from AMOUNT.of(where, tensor, "bytes")
-            yield from an_input.of(where, tensor, "alias")
-        yield from AMOUNT.of(at, node, "repeats", "output_bytes")
-        if node.start is not None:
-            yield from at_least(node.start, "the start").of(at, node, "end")
-
-
-def _measured(here: str, found: OpTime | Samples) -> Iterator[str]:
-    yield from at_least(0).of(here, found, "samples")
-    yield from AMOUNT.of(here, found, "min", "median", "spread")
-    yield from at_most(found.median, "the median").of(here, found, "min")
+load = documents.reader(Profile, SCHEMA)

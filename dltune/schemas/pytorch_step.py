@@ -13,11 +13,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, at_least, between, each, index
+from dltune.base.documents import AMOUNT, FILLED, LABEL, SHARE, at_least, at_most, each, index
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
@@ -33,10 +33,10 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     `draws`: true if the call draws random numbers.
     """
 
-    name: str
+    name: Annotated[str, LABEL]
     phase: Literal["forward", "backward", "aside"]
-    seconds: float
-    scratch: int
+    seconds: Annotated[float, AMOUNT]
+    scratch: Annotated[int, AMOUNT]
     reads: tuple[int, ...]
     gives: tuple[int, ...]
     writes: tuple[int, ...]
@@ -53,10 +53,13 @@ class Storage(msgspec.Struct, frozen=True, array_like=True):
     `gone`: last call at which anything used it; the number of calls if it outlives the step.
     """
 
-    bytes: int
-    born: int
+    bytes: Annotated[int, AMOUNT]
+    born: Annotated[int, at_least(-1)]
     held: int
     gone: int
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_least(self.born, "the value of born").of("", self, "held", "gone")
 
 
 class Layer(msgspec.Struct, frozen=True, array_like=True):
@@ -75,19 +78,29 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     `samples`: dimension of the output that counts samples.
     """
 
-    path: str
+    path: Annotated[str, LABEL]
     kind: str
-    first: int
+    first: Annotated[int, at_least(0)]
     last: int
     reads: tuple[int, ...]
     gives: tuple[int, ...]
     inputs: tuple[tuple[int, ...], ...]
-    output: tuple[int, ...]
-    element: int
+    output: tuple[Annotated[int, at_least(0)], ...]
+    element: Annotated[int, at_least(1)]
     weights: tuple[tuple[int, int], ...]
-    window: tuple[int, ...]
-    groups: int
-    samples: int
+    window: tuple[Annotated[int, at_least(0)], ...]
+    groups: Annotated[int, at_least(1)]
+    samples: Annotated[int, at_least(0)]
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_least(self.first).of("", self, "last")
+        if len(self.window) not in (0, 3):
+            yield f"window must be empty, or two sizes and a stride, got {self.window}"
+        if len(self.inputs) != len(self.reads):
+            yield (
+                f"inputs must have length {len(self.reads)} (one for each of reads), got "
+                f"{len(self.inputs)}"
+            )
 
 
 class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,46 +153,25 @@ class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
-
-def call_faults(found: Calls) -> Iterator[str]:
-    """All that cannot be true, one sentence each, the field's path first."""
-    a_storage = index(len(found.storages), "storages")
-    for here, call in each("calls", found.calls, "name"):
-        yield from AMOUNT.of(here, call, "seconds", "scratch")
-        for name in ("reads", "gives", "writes"):
-            yield from a_storage.faults(f"{here}.{name}", *getattr(call, name))
-    for here, storage in each("storages", found.storages):
-        yield from AMOUNT.of(here, storage, "bytes")
-        yield from at_least(-1).of(here, storage, "born")
-        yield from at_least(storage.born, "the value of born").of(here, storage, "held", "gone")
-    for name in ("saved", "read"):
-        for storage, call in getattr(found, name):
-            yield from a_storage.faults(name, storage)
-            yield from at_least(0).faults(name, call)
-    for here, layer in each("layers", found.layers, "path"):
-        yield from at_least(0).of(here, layer, "first")
-        yield from at_least(layer.first).of(here, layer, "last")
-        yield from at_least(1).of(here, layer, "element", "groups")
-        for name in ("reads", "gives"):
-            yield from a_storage.faults(f"{here}.{name}", *getattr(layer, name))
-        for name in ("output", "window"):
-            yield from at_least(0).faults(f"{here}.{name}", *getattr(layer, name))
-        yield from at_least(0).of(here, layer, "samples")
-        if len(layer.window) not in (0, 3):
-            yield f"{here}.window must be empty, or two sizes and a stride, got {layer.window}"
-        if layer.last > len(found.calls):
-            yield f"{here}.last must be at most {len(found.calls)}, got {layer.last}"
-        if len(layer.inputs) != len(layer.reads):
-            yield (
-                f"{here}.inputs must have length {len(layer.reads)} (one for each of reads), got "
-                f"{len(layer.inputs)}"
-            )
-    given = [(storage, at) for at, call in enumerate(found.calls) for storage in call.gives]
-    if any(
-        storage < len(found.storages) and found.storages[storage].born != at
-        for storage, at in given
-    ):
-        yield "calls must list each storage in gives of the call that its born names"
+    def relation_faults(self) -> Iterator[str]:
+        a_storage = index(len(self.storages), "storages")
+        for here, call in each("calls", self.calls):
+            for name in ("reads", "gives", "writes"):
+                yield from a_storage.faults(f"{here}.{name}", *getattr(call, name))
+        for name in ("saved", "read"):
+            for storage, call in getattr(self, name):
+                yield from a_storage.faults(name, storage)
+                yield from at_least(0).faults(name, call)
+        for here, layer in each("layers", self.layers):
+            for name in ("reads", "gives"):
+                yield from a_storage.faults(f"{here}.{name}", *getattr(layer, name))
+            yield from at_most(len(self.calls)).of(here, layer, "last")
+        given = [(storage, at) for at, call in enumerate(self.calls) for storage in call.gives]
+        if any(
+            storage < len(self.storages) and self.storages[storage].born != at
+            for storage, at in given
+        ):
+            yield "calls must list each storage in gives of the call that its born names"
 
 
 class Rung(msgspec.Struct, frozen=True, array_like=True):
@@ -192,12 +184,12 @@ class Rung(msgspec.Struct, frozen=True, array_like=True):
     `work`: work of the repeated operations, in the unit of the graph's `work`.
     """
 
-    budget: float
-    kept: int
-    forward: int
-    backward: int
-    again: int
-    work: float
+    budget: Annotated[float, SHARE]
+    kept: Annotated[int, AMOUNT]
+    forward: Annotated[int, AMOUNT]
+    backward: Annotated[int, AMOUNT]
+    again: Annotated[int, AMOUNT]
+    work: Annotated[float, AMOUNT]
 
 
 class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,9 +201,14 @@ class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `rungs`: memory budgets that give different graphs, the job's own budget first.
     """
 
-    runs: int
-    work: float
-    rungs: tuple[Rung, ...]
+    runs: Annotated[int, at_least(1)]
+    work: Annotated[float, AMOUNT]
+    rungs: Annotated[tuple[Rung, ...], FILLED]
+
+    def relation_faults(self) -> Iterator[str]:
+        budgets = [rung.budget for rung in self.rungs]
+        if budgets != sorted(set(budgets), reverse=True):
+            yield f"rungs must be in order of decreasing budget, got {budgets}"
 
 
 class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -227,11 +224,11 @@ class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     graphs: tuple[Graph, ...]
-    live: int
-    forward: int
-    between: int
-    backward: int
-    passes: int
+    live: Annotated[int, AMOUNT]
+    forward: Annotated[int, AMOUNT]
+    between: Annotated[int, AMOUNT]
+    backward: Annotated[int, AMOUNT]
+    passes: Annotated[int, AMOUNT]
     failed: str = ""
 
     @property
@@ -242,18 +239,3 @@ class Compiled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def signature(self) -> str:
         """Of the graphs."""
         return hashlib.sha256(msgspec.json.encode(self.graphs)).hexdigest()[:16]
-
-
-def compiled_faults(found: Compiled) -> Iterator[str]:
-    """All that cannot be true, one sentence each, the field's path first."""
-    yield from AMOUNT.of("", found, "live", "forward", "between", "backward", "passes")
-    for here, graph in each("graphs", found.graphs):
-        yield from at_least(1).of(here, graph, "runs")
-        yield from AMOUNT.of(here, graph, "work")
-        yield from at_least(1).faults(f"the length of {here}.rungs", len(graph.rungs))
-        for at, rung in each(f"{here}.rungs", graph.rungs):
-            yield from between(0.0, 1.0).of(at, rung, "budget")
-            yield from AMOUNT.of(at, rung, "kept", "forward", "backward", "again", "work")
-        budgets = [rung.budget for rung in graph.rungs]
-        if budgets != sorted(set(budgets), reverse=True):
-            yield f"{here}.rungs must be in order of decreasing budget, got {budgets}"

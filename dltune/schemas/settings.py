@@ -6,11 +6,11 @@ Ratios are step times divided by those of the unchanged job in the same rounds. 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, LEVEL, at_least, each, empty, repeated
+from dltune.base.documents import AMOUNT, FILLED, LEVEL, at_least, repeated
 
 # what a setting may change in a job's results: nothing, at equal threads; the order of additions
 # or the kernel, as TensorFlow's own thread setting does; the precision or the mathematics
@@ -45,11 +45,15 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `rounds`: number of rounds.
     """
 
-    ratio: float
-    low: float | None
-    high: float | None
-    confidence: float
-    rounds: int
+    ratio: Annotated[float, AMOUNT]
+    low: Annotated[float | None, AMOUNT]
+    high: Annotated[float | None, AMOUNT]
+    confidence: Annotated[float, LEVEL]
+    rounds: Annotated[int, at_least(1)]
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.low is not None:
+            yield from at_least(self.low, "the low end").of("", self, "high")
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,12 +70,16 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `why`: explanation.
     """
 
-    choices: tuple[Choice, ...]
+    choices: Annotated[tuple[Choice, ...], FILLED]
     beside: tuple[Choice, ...]
     kind: Kind
     verdict: Verdict
     measured: Measured | None
     why: str
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.verdict in MEASURED and self.measured is None:
+            yield f"verdict {self.verdict!r} needs a measurement, but measured is null"
 
 
 class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,33 +120,10 @@ class SettingsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recommended: Measured | None
     effects: tuple[Effect, ...]
     untried: tuple[Untried, ...]
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
     partial: str | None
     overrides: bool = False
 
-
-def faults(section: SettingsPlan) -> Iterator[str]:
-    """All that cannot be true, one sentence each, the field's path first.
-
-    Whether a setting exists, and has such a value here, is for those who have the space at hand.
-    """
-    chosen = (choice.setting for choice in section.chosen)
-    yield from repeated("settings.chosen", "setting", chosen)
-    for field in ("whole", "recommended"):
-        if measured := getattr(section, field):
-            yield from _measured_faults(f"settings.{field}", measured)
-    for here, effect in each("settings.effects", section.effects):
-        yield from empty(here, effect, "choices")
-        if effect.measured:
-            yield from _measured_faults(f"{here}.measured", effect.measured)
-        elif effect.verdict in MEASURED:
-            yield f"{here}.verdict {effect.verdict!r} needs a measurement, but measured is null"
-    yield from AMOUNT.of("settings", section, "seconds")
-
-
-def _measured_faults(here: str, measured: Measured) -> Iterator[str]:
-    yield from at_least(1).of(here, measured, "rounds")
-    yield from AMOUNT.of(here, measured, "ratio", "low", "high")
-    yield from LEVEL.of(here, measured, "confidence")
-    if measured.low is not None:
-        yield from at_least(measured.low, "the low end").of(here, measured, "high")
+    def relation_faults(self) -> Iterator[str]:
+        # whether a setting exists, and has such a value here, is for those who have the space
+        yield from repeated("chosen", "setting", (choice.setting for choice in self.chosen))

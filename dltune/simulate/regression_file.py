@@ -240,7 +240,7 @@ def _header(data: bytes, path: Path) -> Header:
             text = archive.read(_HEADER)
     except (zipfile.BadZipFile, KeyError):
         raise UsageError(f"{path} is not a regression model of dltune", remedy=AGAIN) from None
-    return documents.decode(text, Header, SCHEMA, lambda _: [], str(path))
+    return documents.decode(text, Header, SCHEMA, str(path))
 
 
 def _regressors(data: bytes, path: Path) -> list[Any]:

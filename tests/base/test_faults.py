@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 import pytest
 
 from dltune.base.documents import (
     AMOUNT,
+    FILLED,
+    LABEL,
     LEVEL,
     POSITIVE,
     SHARE,
@@ -16,11 +20,11 @@ from dltune.base.documents import (
     at_least,
     at_most,
     between,
-    empty,
     index,
     one_of,
     refuse,
     repeated,
+    struct_faults,
 )
 from dltune.base.errors import UsageError
 
@@ -29,6 +33,23 @@ class Pool(msgspec.Struct):
     cores: int
     share: float | None = None
     names: tuple[str, ...] = ()
+
+
+class Worker(msgspec.Struct):
+    name: Annotated[str, LABEL, FILLED]
+    pool: Pool | None = None
+    times: tuple[Annotated[float, AMOUNT], ...] = ()
+    low: float = 0.0
+    high: Annotated[float | None, AMOUNT] = None
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_least(self.low, "its low").of("", self, "high")
+
+
+class Team(msgspec.Struct):
+    workers: Annotated[tuple[Worker, ...], FILLED]
+    by_host: dict[str, tuple[Worker, ...]] = {}
+    rows: tuple[tuple[Annotated[int, at_least(1)], ...], ...] | None = None
 
 
 def test_a_fault_names_field_value_and_bound() -> None:
@@ -71,10 +92,24 @@ def test_a_field_without_a_value_has_no_fault() -> None:
 
 
 def test_what_is_empty_and_what_is_there_twice() -> None:
-    assert list(empty("pool", Pool(1), "names")) == ["pool.names must not be empty"]
-    assert list(empty("pool", Pool(1, names=("a",)), "names")) == []
+    assert FILLED.of("pool", Pool(1), "names") == ["pool.names must not be empty"]
+    assert FILLED.of("pool", Pool(1, names=("a",)), "names") == []
+    assert FILLED.faults("pool.name", "a", " ") == ["pool.name must not be empty"]
     assert list(repeated("pools", "name", ["a", "b", "a"])) == [
         "pools must contain each name only once, got 'a' 2 times"
+    ]
+
+
+def test_a_struct_is_checked_with_all_that_it_contains() -> None:
+    good = Worker("a", Pool(0), (0.0, 1.0), 1.0, 2.0)
+    assert struct_faults("", Team((good,), {"here": (good,)}, ((1,), ()))) == []
+    assert struct_faults("team", Team(())) == ["team.workers must not be empty"]
+    bad = Worker("b", None, (1.0, -1.0), 2.0, 1.0)
+    assert struct_faults("", Team((good, bad), {"here": (Worker(" "),)}, ((1,), (2, 0)))) == [
+        "workers[1] (b).times[1] must be finite and not negative, got -1.0",
+        "workers[1] (b).high must be at least 2.0 (its low), got 1.0",
+        "by_host.here[0] ( ).name must not be empty",
+        "rows[1][1] must be at least 1, got 0",
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from looked import looked
 
+from dltune.base.documents import struct_faults
 from dltune.findings.evidence import Evidence
 from dltune.schemas import io
 from dltune.schemas.diagnosis import Finding
@@ -57,7 +58,7 @@ EVEN = io.Experiment(
 def found(**changes: Any) -> tuple[Finding, ...]:
     experiment = msgspec.structs.replace(EVEN, **changes)
     document = io.Io(io.SCHEMA, "", "", experiment.path, None, (PLACE,), None, experiment, (), ())
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     return looked(Evidence(io=document))
 
 

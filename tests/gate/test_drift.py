@@ -9,6 +9,7 @@ import decided
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.gate import formats, verdicts
 from dltune.schemas import gate as doc
 
@@ -109,7 +110,7 @@ def test_a_result_fails_by_the_drift_that_it_makes_evident() -> None:
     assert verdicts.judged(result, [calm]) is result
     failed = verdicts.judged(result, [calm, slow])
     assert (failed.outcome, failed.passed, len(failed.verdicts)) == ("fail", False, 2)
-    assert doc.check(failed) == []
+    assert struct_faults("", failed) == []
     again = msgspec.json.decode(msgspec.json.encode(failed), type=doc.Result)
     assert again == failed
 

@@ -11,6 +11,7 @@ import decided
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.gate import checkouts, formats, measure
 from dltune.gate.comparison import ab
 from dltune.gate.formats import where
@@ -154,10 +155,10 @@ def test_it_is_shown_whatever_it_is_called(name: str) -> None:
 def test_it_comes_back_from_its_file() -> None:
     one = Slower("part", "python", 0.001, 0.002, 0.0009, 0.0011)
     result = decided.result(decided.verdict(outcome="fail"), slower=(one,))
-    assert doc.check(result) == []
+    assert struct_faults("", result) == []
     assert msgspec.json.decode(msgspec.json.encode(result), type=doc.Result) == result
     bad = msgspec.structs.replace(result, slower=(msgspec.structs.replace(one, low=-1.0),))
-    assert [fault.partition(":")[0] for fault in doc.check(bad)] != []
+    assert [fault.partition(":")[0] for fault in struct_faults("", bad)] != []
 
 
 def test_files_that_the_change_touches(project: Path) -> None:

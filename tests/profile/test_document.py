@@ -8,12 +8,13 @@ import pytest
 from synthetic import machine
 from told import MS, TRAINING, execution, graph, record
 
+from dltune.base.documents import struct_faults
 from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile.climb import Climb
 from dltune.profile.document import Own, _inputs, assemble
 from dltune.profile.processes import Meeting
-from dltune.schemas.profile import Profile, check
+from dltune.schemas.profile import Profile
 
 
 def profile(
@@ -37,7 +38,7 @@ def profile(
         peers=peers,
         answers=answers,
     )
-    assert not check(made)
+    assert not struct_faults("", made)
     return made
 
 

@@ -12,6 +12,7 @@ from profile_pretended import Job, NoLooks, Process
 from synthetic import machine
 from told import PIPELINE, PYTHON_TOLD, TRAINING, VALIDATION, graph
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import JobFailed, UsageError
 from dltune.job import protocol
 from dltune.job.launch import Event
@@ -19,7 +20,7 @@ from dltune.profile import op_measurement, session, session_state
 from dltune.profile import processes as discovery
 from dltune.profile.session import Session
 from dltune.profile.session_state import ProfileRequest, Progress
-from dltune.schemas.profile import Profile, check
+from dltune.schemas.profile import Profile
 
 # the best thread count of each node's op
 BEST = {0: 1, 1: 2, 2: 4, 3: 2}
@@ -88,7 +89,7 @@ def test_a_whole_profile_finds_the_best_count_of_each_op():
 
     found = profiling.run(story())
     assert found.partial is None
-    assert not check(found)
+    assert not struct_faults("", found)
     assert best_cases(found) == {kind: BEST[i] for i, kind in enumerate(TRAINING)}
     (step,) = found.steps
     assert step.span.median == pytest.approx(sum(curve(i, 0) for i in range(4)), rel=1e-3)
@@ -167,7 +168,7 @@ def test_validation_first_is_not_taken_for_the_step(before):
     found = profiling.run(story())
     assert [step.signature for step in found.steps] == ["-".join(TRAINING)]
     assert found.notes == ("a note of the caller",)
-    assert not check(found)
+    assert not struct_faults("", found)
 
 
 def test_a_job_that_computes_no_gradients_is_measured_and_says_so():
@@ -315,7 +316,7 @@ def test_a_job_that_ends_early_leaves_a_partial_profile(steps):
     found = profiling.run(story(), 3)
     assert found.partial == "the job ended (exit code 3) before the measurement was complete"
     assert profiling.kept[-1] == found
-    assert not check(found)
+    assert not struct_faults("", found)
     assert found.steps[0].executions >= 1
 
 

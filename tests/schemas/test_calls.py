@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.schemas.pytorch_step import Call, Calls, Storage, call_faults
+from dltune.base.documents import struct_faults
+from dltune.schemas.pytorch_step import Call, Calls, Storage
 
 STEP = Calls(
     calls=(
@@ -25,7 +26,7 @@ STEP = Calls(
 
 
 def test_levels():
-    assert list(call_faults(STEP)) == []
+    assert struct_faults("", STEP) == []
     assert STEP.live == 100
     assert STEP.levels == [118, 111, 116]
 
@@ -48,10 +49,10 @@ def test_faults():
         storages=(STEP.storages[0], storage, *STEP.storages[2:]),
         read=((4, -1),),
     )
-    told = "\n".join(call_faults(broken))
+    told = "\n".join(struct_faults("", broken))
     for part in ("calls[0]", "reads", "scratch", "storages[1]", "bytes", "held", "read"):
         assert part in told
     moved = replace(STEP, calls=(STEP.calls[1], STEP.calls[0], STEP.calls[2]))
-    assert list(call_faults(moved)) == [
+    assert struct_faults("", moved) == [
         "calls must list each storage in gives of the call that its born names"
     ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from dltune.schemas.pytorch_step import Compiled, Graph, Rung, compiled_faults
+from dltune.base.documents import struct_faults
+from dltune.schemas.pytorch_step import Compiled, Graph, Rung
 
 RUNGS = (Rung(1.0, 60, 65, 70, 0, 0.0), Rung(0.5, 40, 50, 55, 1, 2.0))
 STEP = Compiled((Graph(2, 9.0, RUNGS),), 10, 20, 15, 30, 1)
 
 
 def test_its_signature_is_of_its_graphs():
-    assert list(compiled_faults(STEP)) == []
+    assert struct_faults("", STEP) == []
     assert STEP.peak == 30
     assert msgspec.structs.replace(STEP, live=11).signature == STEP.signature
     assert msgspec.structs.replace(STEP, graphs=()).signature != STEP.signature
@@ -23,12 +24,12 @@ def test_what_cannot_be():
         Graph(1, 1.0, ()),
         Graph(1, 1.0, (Rung(2.0, -1, 0, 0, 0, 0.0),)),
     )
-    assert list(compiled_faults(msgspec.structs.replace(STEP, graphs=graphs, live=-1))) == [
-        "live must be finite and not negative, got -1",
+    assert struct_faults("", msgspec.structs.replace(STEP, graphs=graphs, live=-1)) == [
         "graphs[0].runs must be at least 1, got 0",
         "graphs[0].work must be finite and not negative, got -1.0",
         "graphs[0].rungs must be in order of decreasing budget, got [0.5, 1.0]",
-        "the length of graphs[1].rungs must be at least 1, got 0",
-        "graphs[2].rungs[0].budget must be between 0.0 and 1.0, got 2.0",
+        "graphs[1].rungs must not be empty",
+        "graphs[2].rungs[0].budget must be between 0 and 1, got 2.0",
         "graphs[2].rungs[0].kept must be finite and not negative, got -1",
+        "live must be finite and not negative, got -1",
     ]

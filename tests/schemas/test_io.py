@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas import io
 from dltune.schemas.diagnosis import Finding
@@ -60,7 +61,7 @@ def with_file(**changes: object) -> io.Io:
 def test_a_document_survives_its_file(tmp_path):
     path = tmp_path / "io.json"
     path.write_bytes(msgspec.json.encode(DOCUMENT))
-    assert io.check(DOCUMENT) == []
+    assert struct_faults("", DOCUMENT) == []
     assert io.load(path) == DOCUMENT
 
 
@@ -83,7 +84,10 @@ def test_a_document_survives_its_file(tmp_path):
             with_file(processes=(8,)),
             ".processes must be one of the pids in watch.processes, got 8",
         ),
-        (with_file(size=-1), "watch.files[0].size must be finite and not negative, got -1"),
+        (
+            with_file(size=-1),
+            "watch.files[0] (/data/train/data.mdb).size must be finite and not negative, got -1",
+        ),
         (
             with_file(amplification=float("nan")),
             ".amplification must be finite and not negative, got nan",
@@ -103,12 +107,12 @@ def test_a_document_survives_its_file(tmp_path):
         ),
         (
             with_watch(pressure=(io.Pressure("io", "job", 1.5, None),)),
-            "watch.pressure (job io).some must be at most 1, got 1.5",
+            "watch.pressure[0] (io).some must be at most 1, got 1.5",
         ),
     ],
 )
 def test_what_cannot_be(document, fault):
-    assert any(fault in told for told in io.check(document))
+    assert any(fault in told for told in struct_faults("", document))
 
 
 def test_all_faults_are_told_at_once(tmp_path):
@@ -129,4 +133,6 @@ def test_an_older_schema_is_told(tmp_path):
 def test_findings_are_checked():
     costly = Finding(cause="slow-store", title="it is slow", evidence="1 MiB/s", share=2.0)
     document = msgspec.structs.replace(DOCUMENT, findings=(costly,))
-    assert "findings[0] (slow-store).share must be between 0 and 1, got 2.0" in io.check(document)
+    assert "findings[0] (slow-store).share must be between 0 and 1, got 2.0" in struct_faults(
+        "", document
+    )

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import SCHEMA, Core, Machine, check, load
+from dltune.schemas.machine import SCHEMA, Core, Machine, load
 
 GOOD = Machine(
     SCHEMA,
@@ -23,7 +24,7 @@ def changed(**fields: object) -> Machine:
 
 
 def test_a_possible_machine():
-    assert check(GOOD) == []
+    assert struct_faults("", GOOD) == []
     assert GOOD.tiles == ((0, 1), (2,))
     assert GOOD.sockets == 2
 
@@ -36,7 +37,7 @@ def test_a_possible_machine():
             changed(cores=(Core((), 0, 0, 0),), smt_throughput=None),
             "cores[0].cpus must not be empty",
         ),
-        (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus must be at least 0, got -1"),
+        (changed(cores=(Core((-1, 2), 0, 0, 0),)), "cores[0].cpus[0] must be at least 0, got -1"),
         (
             changed(cores=(Core((0, 0), 0, 0, 0),)),
             "cores[0].cpus must not repeat a CPU, got 0, which is also in cores[0]",
@@ -65,7 +66,7 @@ def test_a_possible_machine():
     ],
 )
 def test_each_impossibility_is_named_by_its_field(machine, fault):
-    faults = check(machine)
+    faults = struct_faults("", machine)
     assert len(faults) == 1
     assert faults[0].startswith(fault)
 

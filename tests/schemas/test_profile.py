@@ -8,18 +8,11 @@ import synthetic
 from roofed import roofs
 
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.plan import plan
 from dltune.plan.threads.decide import choose
-from dltune.schemas.profile import (
-    Link,
-    Partner,
-    Settings,
-    Tensor,
-    check,
-    load,
-    task,
-)
+from dltune.schemas.profile import Link, Partner, Settings, Tensor, load, task
 from dltune.schemas.settings import Choice, SettingsPlan
 from dltune.simulate.workload import calibrated
 
@@ -28,7 +21,7 @@ SAMPLES = Path(__file__).parent / "samples"
 
 def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     profile = synthetic.network(synthetic.machine(2), layers=2)
-    assert check(profile) == []
+    assert struct_faults("", profile) == []
     path = tmp_path / "profile.json"
     path.write_bytes(msgspec.json.encode(profile))
     assert load(path) == profile
@@ -46,7 +39,7 @@ def test_the_machine_s_roofs_are_a_part_that_may_be_missing(tmp_path: Path) -> N
     path.write_bytes(msgspec.json.encode(older))
     assert load(path) == profile
     broken = msgspec.structs.replace(whole, roofs=roofs(frequency=0.0))
-    assert check(broken) == ["roofs.frequency must be finite and above 0, got 0.0"]
+    assert struct_faults("", broken) == ["roofs.frequency must be finite and above 0, got 0.0"]
 
 
 def test_all_faults_are_told_with_their_path(tmp_path: Path) -> None:
@@ -112,7 +105,7 @@ def test_files_that_are_no_profile_are_refused(tmp_path: Path, data: bytes, told
 def test_a_machine_that_cannot_be_is_told_of() -> None:
     profile = synthetic.network(synthetic.machine(2), layers=1)
     empty = msgspec.structs.replace(profile.machine, cores=())
-    faults = check(msgspec.structs.replace(profile, machine=empty))
+    faults = struct_faults("", msgspec.structs.replace(profile, machine=empty))
     assert faults == ["machine.cores must not be empty"]
 
 
@@ -120,10 +113,8 @@ def test_the_settings_that_a_job_ran_under_are_checked_too(tmp_path: Path) -> No
     profile = synthetic.network(synthetic.machine(2), layers=1)
     twice = (Choice("onednn", "on"), Choice("onednn", "off"))
     section = SettingsPlan(("python",), twice, "rounding", None, None, (), (), 1.0, None)
-    (fault,) = check(msgspec.structs.replace(profile, under=section))
-    assert (
-        fault == "under.settings.chosen must contain each setting only once, got 'onednn' 2 times"
-    )
+    (fault,) = struct_faults("", msgspec.structs.replace(profile, under=section))
+    assert fault == "under.chosen must contain each setting only once, got 'onednn' 2 times"
 
 
 def test_a_saved_profile_gives_the_same_answers() -> None:
@@ -159,12 +150,12 @@ def test_faults_of_tensors_and_their_places(tmp_path: Path) -> None:
     nodes[1] = replace(nodes[1], slots=(3,), outputs=(Tensor("float", 4, 1),))
     nodes[2] = replace(nodes[2], slots=(0, 0))
     nodes[3] = replace(nodes[3], partner=Partner("edge_1", "/job:ps", "/job:worker"))
-    faults = check(replace(profile, steps=(replace(step, nodes=tuple(nodes)),)))
+    faults = struct_faults("", replace(profile, steps=(replace(step, nodes=tuple(nodes)),)))
     assert [fault.split(").", 1)[1] for fault in faults] == [
         "outputs[0].bytes must be finite and not negative, got -4",
-        "slots must be at least 0 and below 1 (the number of outputs of nodes[0]), got 3",
         "outputs[0].alias must be at least 0 and below 1 (the number of inputs), got 1",
         "slots must have length 1 (one for each input), got 2",
+        "slots must be at least 0 and below 1 (the number of outputs of nodes[0]), got 3",
     ]
 
 
@@ -198,7 +189,7 @@ def test_faults_of_peers_and_links(tmp_path: Path) -> None:
     (step,) = profile.steps
     peer = msgspec.structs.replace(step, executions=-1)
     broken = msgspec.structs.replace(profile, peers=(peer, peer), links=(link, wrong))
-    told = "; ".join(check(broken))
+    told = "; ".join(struct_faults("", broken))
     for part in (
         "peers must contain each task and signature only once",
         "peers[0].executions must be at least 0, got -1",

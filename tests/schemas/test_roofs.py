@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from roofed import roofs
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import Bandwidth, Peak, Roofs, check_roofs, load_roofs
+from dltune.schemas.machine import Bandwidth, Peak, Roofs, load_roofs
 
 
 def test_the_highest_of_a_type_on_all_cores():
@@ -32,7 +33,7 @@ def test_a_level_is_as_fast_as_its_better_way():
 
 
 def test_roofs_without_fault():
-    assert check_roofs(roofs()) == []
+    assert struct_faults("", roofs()) == []
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_roofs_without_fault():
     ],
 )
 def test_what_cannot_be_is_told(changes, fault):
-    assert check_roofs(roofs(**changes)) == [fault]
+    assert struct_faults("", roofs(**changes)) == [fault]
 
 
 def test_a_file_is_read_whole_or_refused(tmp_path):
@@ -75,4 +76,4 @@ def test_a_file_is_read_whole_or_refused(tmp_path):
 def test_the_documentation_s_example_is_one():
     folder = Path(__file__).parents[2] / "scripts" / "docs" / "examples"
     example = (folder / "roofs.json").read_bytes()
-    assert check_roofs(msgspec.json.decode(example, type=Roofs)) == []
+    assert struct_faults("", msgspec.json.decode(example, type=Roofs)) == []

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import check
 from dltune.system.topology import BUILTIN_MACHINES, builtin_machine
 
 
@@ -21,7 +21,7 @@ def test_the_papers_machine():
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_MACHINES))
 def test_every_known_machine_is_possible(name):
-    assert check(builtin_machine(name)) == []
+    assert struct_faults("", builtin_machine(name)) == []
 
 
 def test_a_machine_file(tmp_path):

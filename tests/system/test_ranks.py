@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.job.rank_layout import Rank, local_rank, rank_cores
-from dltune.schemas.machine import SCHEMA, Core, Machine, check
+from dltune.schemas.machine import SCHEMA, Core, Machine
 from dltune.system.topology import builtin_machine
 
 KNL = builtin_machine("knl-7250")
@@ -158,7 +159,7 @@ def test_more_ranks_than_cores_share_in_turn(sizes, beyond):
 def test_knl_between_four_ranks():
     shares = [rank_cores(KNL, Rank(rank, 4, ())) for rank in range(4)]
     assert [len(part.cores) for part in shares] == [17] * 4
-    assert all(check(part) == [] for part in shares)
+    assert all(struct_faults("", part) == [] for part in shares)
     halves = [rank_cores(KNL, Rank(rank, 2, ())) for rank in range(2)]
     assert [[len(tile) for tile in half.tiles] for half in halves] == [[2] * 17] * 2
     assert halves[0].memory == 8 * 2**30

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dltune.schemas.machine import check
+from dltune.base.documents import struct_faults
 from dltune.system.topology import builtin_machine, local, survey
 
 
@@ -12,7 +12,7 @@ def test_the_machine_at_hand_is_what_the_kernel_lets_this_process_use():
     machine = local()
     cpus = {cpu for core in machine.cores for cpu in core.cpus}
     assert cpus == os.sched_getaffinity(0)
-    assert check(machine) == []
+    assert struct_faults("", machine) == []
     assert machine.memory is None or machine.memory > 0
 
 
@@ -25,7 +25,7 @@ def test_two_socket_xeon_has_a_tile_for_each_socket(xeon):
     assert [core.numa for core in machine.cores] == [0] * 8 + [1] * 8
     assert machine.shared_cache == 25344 * 1024
     assert machine.memory == 8 * 2**30
-    assert check(machine) == []
+    assert struct_faults("", machine) == []
     assert survey(xeon.root).gaps == {}
 
 
@@ -146,7 +146,7 @@ def test_a_kernel_that_tells_nothing_but_its_cpus(tree):
     assert [core.cpus for core in found.machine.cores] == [(0,), (1,), (2,)]
     assert set(found.gaps) == {"cores", "sockets", "numa", "tiles"}
     assert found.machine.memory is None
-    assert check(found.machine) == []
+    assert struct_faults("", found.machine) == []
 
 
 @pytest.mark.parametrize("text", ["-1", "", "4294967295x"])

@@ -7,8 +7,9 @@ import math
 import pytest
 from simulated import Simulated, candidate, option
 
+from dltune.base.documents import struct_faults
 from dltune.schemas.bench import Trial
-from dltune.schemas.settings import SettingsPlan, Untried, faults
+from dltune.schemas.settings import SettingsPlan, Untried
 from dltune.tune.candidates import AS_GIVEN, Candidate
 from dltune.tune.result import UNCONFIRMED, section
 from dltune.tune.search import Search
@@ -17,7 +18,7 @@ from dltune.tune.search import Search
 def told(search: Search, partial: str | None = None) -> SettingsPlan:
     before = [Untried("xla", None, "excluded by --only or --without")]
     made = section(search, command=["train"], untried=before, seconds=60.0, partial=partial)
-    assert not list(faults(made))
+    assert not struct_faults("settings", made)
     return made
 
 

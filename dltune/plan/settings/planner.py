@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from dltune.base.errors import UsageError
 from dltune.plan.planner import Enforcement, Planner, Run
-from dltune.schemas import settings
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
 from dltune.schemas.settings import SettingsPlan
@@ -23,9 +22,6 @@ class SettingsPlanner(Planner[SettingsPlan]):
     example = "dltune tune -o plan.json -- python train.py"
     section = SettingsPlan
     tables = ("effects",)
-
-    def faults(self, section: SettingsPlan, plan: Plan) -> Iterator[str]:
-        return settings.faults(section)
 
     def changes_graphs(self, section: SettingsPlan) -> bool:
         return bool(section.chosen)

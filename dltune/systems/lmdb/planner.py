@@ -14,7 +14,6 @@ from dltune.base.formatting import Figure, Key, Table, columns, counted, size
 from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
-from dltune.systems.lmdb import section as io
 from dltune.systems.lmdb.section import Access, IoPlan
 from dltune.views import Headline, Section, View
 
@@ -25,9 +24,6 @@ class IoPlanner(Planner[IoPlan]):
     example = "dltune plan io report.json"
     section = IoPlan
     tables = ("files",)
-
-    def faults(self, section: IoPlan, plan: Plan) -> Iterator[str]:
-        return io.faults(section)
 
     def parameters(self) -> Sequence[click.Parameter]:
         return [

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import Bound, at_least, repeated
+from dltune.base.documents import LABEL, Bound, at_least, repeated
 
 Access = Literal["sequential", "strided", "shuffled"]
 # what can be done from outside: hints ahead of where the job reads; the whole file once
 Follow = Literal["ahead", "whole"]
+
+_PAGE = 4096
+_PAGES = Bound(f"a multiple of {_PAGE}, above 0", lambda size: size > 0 and size % _PAGE == 0)
 
 
 class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,11 +33,11 @@ class ReaderPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     node: bool
     direct: bool
-    memory: int
-    block: int
-    gap: int
-    parallel: int
-    stagger: int | None = None
+    memory: Annotated[int, at_least(4 * _PAGE)]
+    block: Annotated[int, _PAGES]
+    gap: Annotated[int, at_least(0)]
+    parallel: Annotated[int, at_least(1)]
+    stagger: Annotated[int | None, at_least(1)] = None
 
 
 class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,11 +52,15 @@ class FilePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       position; `whole`: read the whole file once; null: nothing.
     """
 
-    path: str
+    path: Annotated[str, LABEL]
     access: Access
     reader: ReaderPlan | None
-    ahead: int
+    ahead: Annotated[int, at_least(0)]
     follow: Follow | None
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.follow == "ahead" and self.ahead == 0:
+            yield from at_least(1, "for hints ahead").of("", self, "ahead")
 
 
 class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,20 +80,5 @@ class IoPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wanted = os.path.realpath(path)
         return next((file for file in self.files if os.path.realpath(file.path) == wanted), None)
 
-
-def faults(section: IoPlan) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
-    yield from repeated("io.files", "path", (file.path for file in section.files))
-    for file in section.files:
-        here = f"io.files ({file.path})"
-        hinted = at_least(1, "for hints ahead") if file.follow == "ahead" else at_least(0)
-        yield from hinted.of(here, file, "ahead")
-        at = f"{here}.reader"
-        yield from at_least(4 * _PAGE).of(at, file.reader, "memory")
-        yield from _PAGES.of(at, file.reader, "block")
-        yield from at_least(0).of(at, file.reader, "gap")
-        yield from at_least(1).of(at, file.reader, "parallel", "stagger")
-
-
-_PAGE = 4096
-_PAGES = Bound(f"a multiple of {_PAGE}, above 0", lambda size: size > 0 and size % _PAGE == 0)
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("files", "path", (file.path for file in self.files))

@@ -74,9 +74,6 @@ class MemoryPlanner(Planner[Memory]):
     section = Memory
     after = ("settings", "allreduce", "threads", "transfers")
 
-    def faults(self, section: Memory, plan: Plan) -> Iterator[str]:
-        return memory.faults(section)
-
     def parameters(self) -> Sequence[click.Parameter]:
         return [
             click.Argument(["profile"], type=click.Path(path_type=Path)),

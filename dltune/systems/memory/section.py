@@ -4,15 +4,17 @@ memory. Sizes are in bytes.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, SHARE, Bound, at_least, each, index
+from dltune.base.documents import AMOUNT, FILLED, SHARE, Bound, at_least, each, index
 
 # all but the order: the figures of a plan
 FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")
+
+_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())
 
 
 class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,9 +29,9 @@ class Offloaded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     place: int
-    slot: int
-    bytes: int
-    out: int
+    slot: Annotated[int, AMOUNT]
+    bytes: Annotated[int, AMOUNT]
+    out: Annotated[int, AMOUNT]
     freed: int
     back: int
     use: int
@@ -44,7 +46,11 @@ class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     calls: tuple[int, ...]
-    reads: tuple[tuple[int, ...], ...]
+    reads: tuple[tuple[Annotated[int, AMOUNT], ...], ...]
+
+    def relation_faults(self) -> Iterator[str]:
+        if len(self.reads) < 2 or len({len(row) for row in self.reads}) > 1:
+            yield "reads must be at least two rows of the same length"
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,80 +78,58 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     signature: str
-    nodes: tuple[str, ...]
+    nodes: tuple[Annotated[str, _NAME], ...]
     order: tuple[int, ...]
-    budget: int | None
-    live: int
-    before: int
-    peak: int
-    seconds: float
-    added: float
-    course_before: tuple[int, ...]
-    course: tuple[int, ...]
-    batch: int | None = None
+    budget: Annotated[int | None, at_least(1)]
+    live: Annotated[int, AMOUNT]
+    before: Annotated[int, AMOUNT]
+    peak: Annotated[int, AMOUNT]
+    seconds: Annotated[float, AMOUNT]
+    added: Annotated[float, AMOUNT]
+    course_before: Annotated[tuple[Annotated[int, AMOUNT], ...], FILLED]
+    course: Annotated[tuple[Annotated[int, AMOUNT], ...], FILLED]
+    batch: Annotated[int | None, at_least(1)] = None
     offloaded: tuple[Offloaded, ...] = ()
     folder: str | None = None
-    waited: float = 0.0
+    waited: Annotated[float, AMOUNT] = 0.0
     calls: tuple[str, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
-    compiled: float | None = None
+    compiled: Annotated[float | None, SHARE] = None
 
     @property
     def again(self) -> int:
         """Return the number of results that are computed again."""
         return len(self.order) - len(self.nodes)
 
+    def relation_faults(self) -> Iterator[str]:
+        if self.compiled is not None and (self.nodes or self.calls):
+            yield "compiled must be null when memory.nodes or memory.calls are present"
+        if len(set(self.nodes)) < len(self.nodes):
+            yield "nodes must not repeat a name"
+        if set(self.order) != set(range(len(self.nodes))):
+            yield f"order must contain each index from 0 to {len(self.nodes) - 1} at least once"
+        if self.offloaded and not self.folder:
+            yield "folder must name a folder when memory.offloaded is not empty"
+        yield from self._call_faults()
+        a_place = index(len(self.nodes), "memory.nodes")
+        for at, one in each("offloaded", self.offloaded):
+            yield from a_place.of(at, one, "place")
+            if not one.out < one.freed <= one.back <= one.use < len(self.order):
+                yield (
+                    f"{at} must satisfy out < freed <= back <= use < {len(self.order)} (the length "
+                    f"of memory.order), got {one.out}, {one.freed}, {one.back}, {one.use}"
+                )
 
-def faults(section: Memory) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
-    yield from at_least(1).of("memory", section, "budget", "batch")
-    yield from AMOUNT.of("memory", section, "live", "before", "peak", "seconds", "added", "waited")
-    yield from SHARE.of("memory", section, "compiled")
-    if section.compiled is not None and (section.nodes or section.calls):
-        yield "memory.compiled must be null when memory.nodes or memory.calls are present"
-    yield from AMOUNT.faults("memory.course_before", *section.course_before)
-    yield from AMOUNT.faults("memory.course", *section.course)
-    for field in ("course_before", "course"):
-        if not getattr(section, field):
-            yield f"memory.{field} must not be empty"
-    if bad := next((name for name in section.nodes if not _NAME.holds(name)), None):
-        yield f"memory.nodes must be printable names, got {bad!r}"
-    if len(set(section.nodes)) < len(section.nodes):
-        yield "memory.nodes must not repeat a name"
-    if set(section.order) != set(range(len(section.nodes))):
-        yield (
-            f"memory.order must contain each index from 0 to {len(section.nodes) - 1} at least once"
-        )
-    if section.offloaded and not section.folder:
-        yield "memory.folder must name a folder when memory.offloaded is not empty"
-    yield from _call_faults(section)
-    a_place = index(len(section.nodes), "memory.nodes")
-    for at, one in each("memory.offloaded", section.offloaded):
-        yield from a_place.of(at, one, "place")
-        yield from AMOUNT.of(at, one, "slot", "bytes", "out")
-        if not one.out < one.freed <= one.back <= one.use < len(section.order):
-            yield (
-                f"{at} must satisfy out < freed <= back <= use < {len(section.order)} (the length "
-                f"of memory.order), got {one.out}, {one.freed}, {one.back}, {one.use}"
-            )
-
-
-def _call_faults(section: Memory) -> Iterator[str]:
-    if section.calls and section.offloaded:
-        yield "memory.offloaded must be empty when memory.calls are present"
-    a_call = index(len(section.calls), "memory.calls")
-    had: set[int] = set()
-    for at, one in each("memory.given_up", section.given_up):
-        yield from a_call.faults(f"{at}.calls", *one.calls)
-        if not one.calls or list(one.calls) != sorted(set(one.calls)) or had & {*one.calls}:
-            yield (
-                f"{at}.calls must be in increasing order and not in another entry, got "
-                f"{list(one.calls)}"
-            )
-        had.update(one.calls)
-        yield from AMOUNT.faults(f"{at}.reads", *itertools.chain(*one.reads))
-        if len(one.reads) < 2 or len({len(row) for row in one.reads}) > 1:
-            yield f"{at}.reads must be at least two rows of the same length"
-
-
-_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())
+    def _call_faults(self) -> Iterator[str]:
+        if self.calls and self.offloaded:
+            yield "offloaded must be empty when memory.calls are present"
+        a_call = index(len(self.calls), "memory.calls")
+        had: set[int] = set()
+        for at, one in each("given_up", self.given_up):
+            yield from a_call.faults(f"{at}.calls", *one.calls)
+            if not one.calls or list(one.calls) != sorted(set(one.calls)) or had & {*one.calls}:
+                yield (
+                    f"{at}.calls must be in increasing order and not in another entry, got "
+                    f"{list(one.calls)}"
+                )
+            had.update(one.calls)

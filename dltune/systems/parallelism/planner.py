@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -67,9 +67,6 @@ class ParallelismPlanner(Planner[Parallelism]):
     tables = ("operators",)
     starts_disabled = True
     formats = get_args(Consumer)
-
-    def faults(self, section: Parallelism, plan: Plan) -> Iterator[str]:
-        return parallelism.faults(section)
 
     def parameters(self) -> Sequence[click.Parameter]:
         return [

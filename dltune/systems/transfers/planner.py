@@ -13,7 +13,6 @@ import msgspec
 from dltune.base.errors import UsageError
 from dltune.plan.planner import Decision, Enforcement, Observer, Planner, Run
 from dltune.schemas.plan import Plan
-from dltune.systems.transfers import section as transfers
 from dltune.systems.transfers.section import GIGABIT, Order, Transfers
 from dltune.views import View
 
@@ -31,9 +30,6 @@ class TransfersPlanner(Planner[Transfers]):
     example = "dltune plan transfers profile.json"
     section = Transfers
     after = ("settings", "allreduce", "threads")
-
-    def faults(self, section: Transfers, plan: Plan) -> Iterator[str]:
-        return transfers.faults(section)
 
     def parameters(self) -> Sequence[click.Parameter]:
         return [

@@ -5,15 +5,17 @@ parameters. Times are in seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, repeated
+from dltune.base.documents import AMOUNT, FILLED, LABEL, Bound, at_least, at_most, each, repeated
 
 Order = Literal["improved", "tac", "tic"]
 GIGABIT = 1e9 / 8  # bytes a second
 SHUFFLES = 101  # orders by chance, whose median represents no order
+
+_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,10 +27,10 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`: transfer time without other transfers; null if unknown.
     """
 
-    tensor: str
-    sender: str
-    bytes: int
-    seconds: float | None
+    tensor: Annotated[str, LABEL, _NAME]
+    sender: Annotated[str, _NAME]
+    bytes: Annotated[int, AMOUNT]
+    seconds: Annotated[float | None, AMOUNT]
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,9 +42,9 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       for the longest.
     """
 
-    order: str
-    seconds: float
-    efficiency: float
+    order: Annotated[str, LABEL]
+    seconds: Annotated[float, AMOUNT]
+    efficiency: Annotated[float, at_most(1)]
 
 
 class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,12 +57,16 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `predictions`: simulated orders, `none` first; empty without times.
     """
 
-    task: str
+    task: Annotated[str, LABEL, _NAME]
     signature: str
     transfers: tuple[Transfer, ...]
-    lower: float | None = None
-    upper: float | None = None
+    lower: Annotated[float | None, AMOUNT] = None
+    upper: Annotated[float | None, AMOUNT] = None
     predictions: tuple[Prediction, ...] = ()
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("transfers", "tensor", (one.tensor for one in self.transfers))
+        yield from repeated("predictions", "order", (found.order for found in self.predictions))
 
 
 class Transfers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,33 +78,15 @@ class Transfers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     order: Order
-    receivers: tuple[Receiver, ...]
-    window: int = 1 << 20
+    receivers: Annotated[tuple[Receiver, ...], FILLED]
+    window: Annotated[int, at_least(1)] = 1 << 20
 
-
-def faults(section: Transfers) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
-    yield from at_least(1).of("transfers", section, "window")
-    if not section.receivers:
-        yield "transfers.receivers must not be empty"
-    yield from repeated("transfers.receivers", "task", (one.task for one in section.receivers))
-    for here, receiver in each("transfers.receivers", section.receivers, "task"):
-        yield from _NAME.of(here, receiver, "task")
-        yield from AMOUNT.of(here, receiver, "lower", "upper")
-        yield from repeated(f"{here}.transfers", "tensor", (t.tensor for t in receiver.transfers))
-        for at, transfer in each(f"{here}.transfers", receiver.transfers, "tensor"):
-            yield from AMOUNT.of(at, transfer, "bytes", "seconds")
-            yield from _NAME.of(at, transfer, "tensor", "sender")
-        for at, found in each(f"{here}.predictions", receiver.predictions, "order"):
-            yield from AMOUNT.of(at, found, "seconds")
-            yield from at_most(1).of(at, found, "efficiency")
-        orders = [found.order for found in receiver.predictions]
-        yield from repeated(f"{here}.predictions", "order", orders)
-        if orders and (orders[0] != "none" or section.order not in orders):
-            yield (
-                f"{here}.predictions must start with 'none' and contain {section.order!r}, got "
-                f"{orders}"
-            )
-
-
-_NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("receivers", "task", (one.task for one in self.receivers))
+        for here, receiver in each("receivers", self.receivers):
+            orders = [found.order for found in receiver.predictions]
+            if orders and (orders[0] != "none" or self.order not in orders):
+                yield (
+                    f"{here}.predictions must start with 'none' and contain {self.order!r}, got "
+                    f"{orders}"
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import msgspec
@@ -102,14 +102,10 @@ class Waits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long threads waited."""
 
     schema: str
-    threads: tuple[Thread, ...]
+    threads: Annotated[tuple[Thread, ...], documents.FILLED]
 
 
-def faults(waits: Waits) -> list[str]:
-    return [] if waits.threads else ["threads must not be empty"]
-
-
-load = documents.reader(Waits, "waiting.waits/1", faults)
+load = documents.reader(Waits, "waiting.waits/1")
 
 
 def view(waits: Waits, _: Context) -> View:

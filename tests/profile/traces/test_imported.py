@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dltune.analysis.flops import operations
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.profile import trace_events, trace_import
 from dltune.profile.trace_import import imported
@@ -40,7 +41,7 @@ def test_steps_and_ops_of_a_trace(tmp_path: Path, name: str) -> None:
     events = kineto_trace.steps()
     random.Random(1).shuffle(events)  # no order is promised
     profile = imported(kept(tmp_path, events, name), MACHINE)
-    assert doc.check(profile) == []
+    assert struct_faults("", profile) == []
     assert profile.framework.title == "PyTorch"
     (step,) = profile.steps
     assert [node.type for node in step.nodes] == [
@@ -232,7 +233,7 @@ def test_what_pytorch_has_written() -> None:
     """Two convolutions with batch norm, dropout and Adam, by PyTorch 2.13; only what is read of
     each event is kept."""
     profile = imported(RECORDED / "small_convolution.json.gz", MACHINE)
-    assert doc.check(profile) == []
+    assert struct_faults("", profile) == []
     (step,) = profile.steps
     assert step.executions == 3
     types = [node.type for node in step.nodes]
@@ -261,4 +262,4 @@ def test_spans_that_end_before_they_begin_and_memory_below_nothing(tmp_path: Pat
         at = 1e9 + 1500.0 * number
         odd = [kineto_trace.op("aten::odd", at + 970, -5), kineto_trace.memory(at + 1, -7)]
         events += kineto_trace.step(at, number, *odd)
-    assert doc.check(imported(kept(tmp_path, events), MACHINE)) == []
+    assert struct_faults("", imported(kept(tmp_path, events), MACHINE)) == []

@@ -12,10 +12,10 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.profile import trace_events, trace_import
 from dltune.profile.trace_import import imported
-from dltune.schemas import profile as doc
 
 MACHINE = synthetic.machine(2)
 RECORDED = Path(__file__).parent / "recorded"
@@ -61,7 +61,7 @@ def test_steps_and_ops_of_a_trace(tmp_path: Path) -> None:
     events = steps()
     random.Random(1).shuffle(events)  # no order is promised
     profile = imported(kept(tmp_path, events), MACHINE)
-    assert doc.check(profile) == []
+    assert struct_faults("", profile) == []
     assert profile.framework.title == "JAX"
     (step,) = profile.steps
     assert [node.name for node in step.nodes] == [
@@ -144,7 +144,7 @@ def test_what_jax_has_written() -> None:
     """A perceptron of three layers, its gradients and their update, by JAX 0.10; only what is read
     of each event is kept."""
     profile = imported(RECORDED / "small_perceptron_jax.json.gz", MACHINE)
-    assert doc.check(profile) == []
+    assert struct_faults("", profile) == []
     (step,) = profile.steps
     assert len(step.nodes) == 19
     assert step.executions == 5  # of six: where the last ends is not known

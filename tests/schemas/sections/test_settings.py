@@ -7,7 +7,8 @@ import math
 import msgspec
 import pytest
 
-from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan, faults
+from dltune.base.documents import struct_faults
+from dltune.schemas.settings import Choice, Effect, Measured, SettingsPlan
 
 MEASURED = Measured(0.9, 0.8, 1.0, 0.95, 12)
 EFFECT = Effect((Choice("onednn", "on"),), (), "rounding", "helps", MEASURED, "")
@@ -25,8 +26,11 @@ def effect(**changes: object) -> dict[str, object]:
 
 
 def test_a_good_section() -> None:
-    assert list(faults(SECTION)) == []
-    assert list(faults(msgspec.structs.replace(SECTION, **measured(low=None, high=None)))) == []
+    assert struct_faults("settings", SECTION) == []
+    assert (
+        struct_faults("settings", msgspec.structs.replace(SECTION, **measured(low=None, high=None)))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,4 +49,6 @@ def test_a_good_section() -> None:
     ],
 )
 def test_what_cannot_be_true_is_told(changes: dict[str, object], told: str) -> None:
-    assert list(faults(msgspec.structs.replace(SECTION, **changes))) == [f"settings.{told}"]
+    assert struct_faults("settings", msgspec.structs.replace(SECTION, **changes)) == [
+        f"settings.{told}"
+    ]

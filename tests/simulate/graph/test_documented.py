@@ -12,7 +12,7 @@ import pytest
 from drawn import graphs
 from hypothesis import given
 
-from dltune.base.documents import decode
+from dltune.base.documents import decode, struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas import graph as documents
 from dltune.schemas import profile as profiles
@@ -58,7 +58,7 @@ def arrays(made: StepGraph) -> dict[str, tuple[str, list[float]]]:
 
 def decoded(data: bytes) -> documents.Graph:
     kind, schema = documents.Graph, documents.SCHEMA
-    return decode(data, kind, schema, documents.check, "graph.json")
+    return decode(data, kind, schema, "graph.json")
 
 
 @given(graphs())
@@ -118,10 +118,10 @@ def test_the_way_back_of_a_loop_is_marked():
     nodes = Node("merge", inputs=(1,)), Node("next", inputs=(0,), back=True)
     tensors = Tensor(0, 0, 4), Tensor(1, 0, 4)
     loop = documents.Graph(documents.SCHEMA, nodes, tensors)
-    assert documents.check(loop) == []
+    assert struct_faults("", loop) == []
     assert list(graph_document.graph(loop).predecessors) == [[], [0]]
     unmarked = msgspec.structs.replace(nodes[1], back=False)
-    (fault,) = documents.check(msgspec.structs.replace(loop, nodes=(nodes[0], unmarked)))
+    (fault,) = struct_faults("", msgspec.structs.replace(loop, nodes=(nodes[0], unmarked)))
     assert fault.startswith("nodes must not wait for each other in a cycle: ")
     assert "0 (merge)" in fault
     assert "1 (next)" in fault
@@ -185,7 +185,7 @@ def test_faults_name_the_field_and_its_value(change, fault):
 
 def test_all_faults_are_told_at_once():
     nodes = Node("a", op=1), Node("b", inputs=(3,), runs=np.inf)
-    faults = documents.check(documents.Graph(documents.SCHEMA, nodes, (Tensor(5, 0, -1),)))
+    faults = struct_faults("", documents.Graph(documents.SCHEMA, nodes, (Tensor(5, 0, -1),)))
     assert len(faults) == 5
 
 
@@ -196,5 +196,5 @@ def test_the_graph_in_the_documentation():
 
 def test_a_graph_without_nodes():
     empty = documents.Graph(documents.SCHEMA, (), ())
-    assert documents.check(empty) == []
+    assert struct_faults("", empty) == []
     assert graph_document.document(graph_document.graph(empty), ()) == empty

@@ -5,8 +5,8 @@ import platform
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.machine import check_roofs
 from dltune.system import topology
 from dltune.system.roofs import measure, roofs_binding
 from dltune.system.roofs import measure as kept
@@ -94,7 +94,7 @@ def test_this_machine_is_measured_once_and_kept(tmp_path, monkeypatch):
     assert kept.kept(machine) is None
     told = []
     found = kept.roofs_of(machine, lambda: told.append("measured"))
-    assert check_roofs(found) == []
+    assert struct_faults("", found) == []
     assert found.cores == len(machine.cores)
     assert None not in (found.peak("float32"), found.peak("float64"), found.bandwidth("memory"))
     assert kept.roofs_of(machine, lambda: told.append("again")) == found

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 import synthetic
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.plan.plan import load_plan, with_sections
-from dltune.schemas import io as documents
 from dltune.schemas.io import (
     Block,
     Ceiling,
@@ -104,7 +104,7 @@ def watched(kind: PatternKind, size: int = 100 * GIB, path: str = "/data/data.md
 
 
 def made(io: Io, access: str | None = None, memory: int = 16 * GIB) -> IoPlan:
-    assert documents.check(io) == []
+    assert struct_faults("", io) == []
     machine = msgspec.structs.replace(synthetic.machine(2), memory=memory)
     return decide(io, machine, access)  # type: ignore[arg-type]
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from watched_jobs import cold
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas import io
 from dltune.systems.lmdb.experiments import session
 from dltune.systems.lmdb.experiments.runs import PIECE, Readers, Task, records, ways
 from dltune.systems.lmdb.experiments.session import experiment
@@ -223,7 +223,7 @@ def test_a_database_in_every_way(database):
     told: list[str] = []
     # seconds for each way, of which it takes a hundredth to read all
     document = experiment(database, [1, 2], 300.0, say=told.append, tell=quiet)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     found = document.experiment
     assert found is not None
     assert told[0].endswith(" s in total")  # how long it will take is said first
@@ -243,7 +243,7 @@ def test_a_database_in_every_way(database):
 @pytest.mark.usefixtures("patient")
 def test_a_plain_file_gets_what_makes_sense(plain_file):
     document = experiment(plain_file, [1, 2], 6.0, say=quiet, tell=quiet)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     found = document.experiment
     assert found is not None
     assert found.seek is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import slow_stores
 
+from dltune.base.documents import struct_faults
 from dltune.findings.data.reader_experiments import MIN_SPEEDUP
-from dltune.schemas import io
 from dltune.systems.lmdb.experiments import session
 from dltune.systems.lmdb.experiments.runs import Way, ways
 from dltune.systems.lmdb.experiments.session import experiment
@@ -33,7 +33,7 @@ def test_a_file_on_it_in_every_way(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(storage, "LOOKS", 60)
     with slow_stores.stored(tmp_path) as store:
         document = experiment(store, [1, 4], 20.0, say=lambda _: None, tell=lambda _: None)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     found = document.experiment
     assert found is not None
     assert any(

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 from memory_steps import profile
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.pytorch_step import Compiled, Graph, Rung, compiled_faults
+from dltune.schemas.pytorch_step import Compiled, Graph, Rung
 from dltune.systems.memory.pytorch import decide_compiled
 from dltune.systems.memory.request import Request
-from dltune.systems.memory.section import Memory, faults
+from dltune.systems.memory.section import Memory
 
 # 10 live, 5 more as the backward pass begins; the loss takes 8 forward, 13 backward
 FIRST = Graph(
@@ -29,10 +30,10 @@ STEP = Compiled((FIRST,), live=10, forward=15 + 60 + 8, between=15 + 60, backwar
 def decided(
     budget: int | None = None, slowdown: float | None = None, step: Compiled = STEP
 ) -> Memory:
-    assert list(compiled_faults(step)) == []
+    assert struct_faults("", step) == []
     smallest = budget is None and slowdown is None
     section = decide_compiled(profile([]), step, Request(budget, smallest, slowdown))
-    assert list(faults(section)) == []
+    assert struct_faults("memory", section) == []
     return section
 
 

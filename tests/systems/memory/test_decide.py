@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, node, profile, training
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.native import solver
 from dltune.schemas.profile import Framework, Profile
@@ -18,7 +19,6 @@ from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.planner import PLANNER
 from dltune.systems.memory.request import Request
-from dltune.systems.memory.section import faults
 
 
 def needed(found: Profile, planned) -> int:
@@ -33,7 +33,7 @@ def test_a_budget_is_met_and_costs_what_runs_again():
     found = training()
     planned = decide(found, Request(LIVE + 6 * MIB))
     section = planned.section
-    assert list(faults(section)) == []
+    assert struct_faults("memory", section) == []
     assert needed(found, section) == section.peak <= 6 * MIB
     assert section.before == (LAYERS + 1) * MIB == planned.peak.bytes
     assert section.again > 0

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from memory_steps import LAYERS, LIVE, MIB, training
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas.machine import Tier
 from dltune.schemas.profile import Tensor
 from dltune.systems.memory.decide import decide
 from dltune.systems.memory.model.profiled_step import measured
 from dltune.systems.memory.request import Request
-from dltune.systems.memory.section import faults
 
 FAST = Tier("file", 1 << 40, 10e9)
 SLOW = Tier("file", 1 << 40, 10e6)  # 0.1 s for what an op computes in 10 ms
@@ -62,7 +62,7 @@ def offloading(budget: int, tier: Tier) -> Request:
 def test_what_is_read_is_there_and_the_budget_is_met(room, tier):
     found = training()
     section = decide(found, offloading(LIVE + room * MIB, tier)).section
-    assert list(faults(section)) == []
+    assert struct_faults("memory", section) == []
     assert section.folder == ("/somewhere" if section.offloaded else None)
     assert most_held(found, section) == section.peak <= room * MIB
     assert max(section.course) == section.peak

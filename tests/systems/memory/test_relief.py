@@ -15,6 +15,7 @@ from memory_steps import profile
 from torch_steps import COMPILED, compiled, ran, recorded
 from torches import computes, needs_torch
 
+from dltune.base.documents import struct_faults
 from dltune.job import protocol
 from dltune.schemas.profile import Framework, Profile
 from dltune.schemas.pytorch_step import Calls
@@ -22,7 +23,7 @@ from dltune.systems.memory.decide import decide
 from dltune.systems.memory.enforce import RELIEF
 from dltune.systems.memory.pytorch import decide_compiled
 from dltune.systems.memory.request import SMALLEST, Request
-from dltune.systems.memory.section import Memory, faults
+from dltune.systems.memory.section import Memory
 
 pytestmark = [pytest.mark.tensorflow, needs_torch]
 
@@ -92,7 +93,7 @@ def sections(calls) -> dict[float, Memory]:
 @pytest.mark.parametrize("part", [1.0, 0.6, 0.0])
 def test_numbers_stay_bit_for_bit_and_the_peak_is_the_planned(part, sections, plain, tmp_path):
     section = sections[part]
-    assert list(faults(section)) == []
+    assert struct_faults("memory", section) == []
     computed, told = under(tmp_path, section)
     assert computed == plain
     assert (told.groups, told.other, told.left) == (len(section.given_up), "", "")

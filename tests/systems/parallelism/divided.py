@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.decide import Effort, decide
 from dltune.systems.parallelism.inputs import Given, requests
 from dltune.systems.parallelism.model.problem import soap
@@ -18,7 +19,6 @@ from dltune.systems.parallelism.schemas.operators import (
     PartTime,
     Region,
     Weights,
-    check_times,
 )
 from dltune.systems.parallelism.schemas.strategy import Consumer, Parallelism
 from dltune.systems.parallelism.schemas.topology import (
@@ -43,7 +43,7 @@ def network(steps: int = 3) -> Operators:
     found = Operators(
         operators.SCHEMA, "small", tuple(made), (Weights("w", 2**20), Weights("v", 2**22))
     )
-    assert operators.check(found) == []
+    assert struct_faults("", found) == []
     return found
 
 
@@ -56,7 +56,7 @@ def cluster(hosts: int = 2, devices: int = 2) -> Topology:
     switches = (*(f"switch h{n}" for n in range(hosts)), "between")
     kinds = (Kind("fast", 1e12, 1e11, 1e-6, 0.5, "a test"),)
     found = Topology(topology.SCHEMA, "small", kinds, tuple(every), tuple(links), switches)
-    assert topology.check(found) == []
+    assert struct_faults("", found) == []
     return found
 
 
@@ -67,7 +67,7 @@ def times() -> OperatorTimes:
         for one in requests(network(), 4, functools.partial(soap, hosts=2))
     )
     found = OperatorTimes(TIMES_SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
-    assert check_times(found) == []
+    assert struct_faults("", found) == []
     return found
 
 

@@ -7,6 +7,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import (
     Configuration,
@@ -52,8 +53,8 @@ def every(given: Problem) -> list[tuple[int, Strategy]]:
 
 def random_problem(random: Random) -> Problem:
     graph, topology = _graph(random), _topology(random)
-    assert not graphs.check(graph)
-    assert not topologies.check(topology)
+    assert not struct_faults("", graph)
+    assert not struct_faults("", topology)
     left = [MOST]
 
     def space(operator: Operator, devices: int) -> list[Configuration]:

@@ -6,6 +6,7 @@ import divided
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.decide import Effort, decide, require_mesh, space, tied
 from dltune.systems.parallelism.emit import expressed
@@ -13,13 +14,12 @@ from dltune.systems.parallelism.inputs import Given
 from dltune.systems.parallelism.model.engine import Engine
 from dltune.systems.parallelism.model.problem import REPLICA, problem, roofline
 from dltune.systems.parallelism.schemas import operators
-from dltune.systems.parallelism.schemas import strategy as parallelism
 from dltune.systems.parallelism.schemas.operators import Dimension
 
 
 def test_a_plan_is_sound_and_no_worse_than_what_it_stands_beside() -> None:
     found = divided.section()
-    assert list(parallelism.faults(found)) == []
+    assert struct_faults("parallelism", found) == []
     names = [one.name for one in found.baselines]
     assert names[:1] == ["data parallel"]
     assert names[-1:] == ["dynamic programming"]
@@ -43,7 +43,7 @@ def test_with_so_many_proposals_the_seed_decides() -> None:
 @pytest.mark.parametrize("mesh", [(4,), (2, 2)])
 def test_a_consumer_can_express_its_plan(mesh: tuple[int, ...]) -> None:
     found = divided.section(consumer="keras", mesh=mesh)
-    assert list(parallelism.faults(found)) == []
+    assert struct_faults("parallelism", found) == []
     assert expressed(found)["mesh"] == [*mesh]
     assert {len(one.devices) for one in found.operators} == {4}
 
@@ -97,7 +97,7 @@ def test_pytorch_divides_no_pixels_and_only_what_these_layers_learn(
 
 def test_one_device_is_no_mesh() -> None:
     found = divided.section(devices=divided.cluster(1, 1), consumer="jax")
-    assert list(parallelism.faults(found)) == []
+    assert struct_faults("parallelism", found) == []
     assert (found.mesh, found.bytes) == ((), 0)
 
 

@@ -6,9 +6,9 @@ import msgspec
 import parallel_plans
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.enforce import interface, meeting
-from dltune.systems.parallelism.schemas.strategy import faults
 
 
 def on(*hosts: str):
@@ -45,6 +45,6 @@ def test_a_machine_without_any_of_the_devices_is_told() -> None:
 
 
 def test_every_device_has_a_host() -> None:
-    assert [*faults(on("a", "b"))] == []
-    (fault,) = faults(on("a"))
+    assert [*struct_faults("parallelism", on("a", "b"))] == []
+    (fault,) = struct_faults("parallelism", on("a"))
     assert fault.startswith("parallelism.hosts must be of length 2 (one for each device)")

@@ -12,6 +12,7 @@ from looked import looked
 from synthetic import machine, node, profile
 
 from dltune.analysis.roofline import analyse
+from dltune.base.documents import struct_faults
 from dltune.findings.evidence import Evidence
 from dltune.findings.rule import rules
 from dltune.schemas.diagnosis import Finding
@@ -27,7 +28,6 @@ from dltune.systems.ranks.horovod.schema import (
     Tensor,
     ThreadUse,
     Timeline,
-    check,
 )
 
 
@@ -65,7 +65,7 @@ def rank(number: int, *threads: ThreadUse, **also: Any) -> Rank:
 
 def found(*ranks: Rank, timeline: Timeline | None = None, cores: int = 2) -> tuple[Finding, ...]:
     report = Horovod(SCHEMA, "", "", (), "", "", {"node": cores}, False, ranks, timeline, ())
-    assert check(report) == []
+    assert struct_faults("", report) == []
     return looked(Evidence(reports=(report,)))
 
 

@@ -7,10 +7,11 @@ import pytest
 import synthetic
 from served import MIB, SERVER, WORKER, device, first_figure, profile, receive
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas.profile import Step, check
+from dltune.schemas.profile import Step
 from dltune.systems.transfers.decide import Cluster, decide, op_seconds, worthwhile
-from dltune.systems.transfers.section import Receiver, faults
+from dltune.systems.transfers.section import Receiver
 from dltune.systems.transfers.show import intent
 
 OTHER = "/job:ps/task:1"
@@ -23,9 +24,9 @@ def tensors(receiver: Receiver) -> list[str]:
 @pytest.mark.parametrize("order", ["improved", "tac", "tic"])
 def test_the_order_of_the_papers_first_figure(order):
     made = profile(first_figure(), 1.0, 1.0)
-    assert check(made) == []
+    assert struct_faults("", made) == []
     section = decide(made, order, Cluster())
-    assert list(faults(section)) == []
+    assert struct_faults("transfers", section) == []
     (receiver,) = section.receivers
     assert receiver.task == WORKER
     assert receiver.signature == made.steps[0].signature

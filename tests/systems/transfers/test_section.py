@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.systems.transfers.section import (
-    Prediction,
-    Receiver,
-    Transfer,
-    Transfers,
-    faults,
-)
+from dltune.base.documents import struct_faults
+from dltune.systems.transfers.section import Prediction, Receiver, Transfer, Transfers
 
 WORKER, SERVER = "/job:worker/task:0", "/job:ps/task:0"
 SENT = Transfer("w", SERVER, 4, 1e-3)
@@ -20,7 +15,7 @@ def test_a_section_that_can_be() -> None:
     predicted = (Prediction("none", 2.0, 0.0), Prediction("tac", 1.0, 1.0))
     one = Receiver(WORKER, "a", (SENT, Transfer("v", SERVER, 0, None)), 1.0, 2.0, predicted)
     other = Receiver("/job:worker/task:1", "a", (SENT,))
-    assert list(faults(Transfers("tac", (one, other)))) == []
+    assert struct_faults("transfers", Transfers("tac", (one, other))) == []
 
 
 @pytest.mark.parametrize(
@@ -70,4 +65,6 @@ def test_a_section_that_can_be() -> None:
     ],
 )
 def test_faults_are_told_with_their_path(section: Transfers, told: str) -> None:
-    assert any(told in fault for fault in faults(section)), list(faults(section))
+    assert any(told in fault for fault in struct_faults("transfers", section)), struct_faults(
+        "transfers", section
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from watched_jobs import cold
 
+from dltune.base.documents import struct_faults
 from dltune.schemas import io
 from dltune.system.proc.stat import Tree
 from dltune.watch.files.accesses import FaultWatch
@@ -85,7 +86,7 @@ def watched(
     with Watch(Tree(pid)) as watch:
         watch.run(seconds, lambda: enough(watch), lambda: None)
         document = assemble(watch, f"pid {pid}", None)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     return document, watch
 
 
@@ -250,7 +251,7 @@ def test_a_job_that_ends_meanwhile(started, plain_file):
 
         watch.run(240.0, end_it_then_go_on, lambda: None)
         document = assemble(watch, "job", None)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     assert document.watch is not None
     assert document.watch.seconds < 240
     assert all(process.ended for process in document.watch.processes)
@@ -342,7 +343,7 @@ def test_a_process_of_another_user(started, plain_file):
     import msgspec
 
     document = msgspec.json.decode(data, type=io.Io)
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     assert document.watch is not None
     (process,) = document.watch.processes
     assert (process.user, process.read, process.storage_bytes) == ("root", None, None)

@@ -7,7 +7,7 @@ import time
 import pytest
 import slow_stores
 
-from dltune.schemas import io
+from dltune.base.documents import struct_faults
 from dltune.system.proc.stat import Tree
 from dltune.watch.files.io_document import assemble
 from dltune.watch.files.io_watch import Watch
@@ -64,7 +64,7 @@ def test_a_job_on_it(started, store, way):
         document = assemble(watch, "job", None)
     # whoever holds the file when the store goes would wait for it
     job.kill()
-    assert io.check(document) == []
+    assert struct_faults("", document) == []
     assert document.watch is not None
     (file,), (process,), (place,) = document.watch.files, document.watch.processes, document.storage
     assert place.kind.startswith("fuse")

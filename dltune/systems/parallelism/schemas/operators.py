@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, POSITIVE, Bound, at_least, each, empty, index, repeated
+from dltune.base.documents import (
+    AMOUNT,
+    FILLED,
+    LABEL,
+    POSITIVE,
+    Bound,
+    at_least,
+    each,
+    index,
+    repeated,
+)
 
 SCHEMA = "dltune.operators/1"
 MOST_DIMENSIONS = 4
@@ -16,6 +26,10 @@ MOST_DIMENSIONS = 4
 # FlexFlow (Jia, Zaharia and Aiken, 2018) distinguishes dimensions in section 4: of samples, of an
 # attribute of one, of the op's parameters, which are divided with it; "whole" is never divided
 Kind = Literal["sample", "attribute", "parameter", "whole"]
+
+_DIMENSIONS = Bound(
+    f"1 to {MOST_DIMENSIONS} dimensions", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
+)
 
 
 class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,8 +41,8 @@ class Dimension(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       one dimension); `whole`, which is never divided.
     """
 
-    name: str
-    size: int
+    name: Annotated[str, LABEL]
+    size: Annotated[int, at_least(1)]
     kind: Kind
 
 
@@ -44,9 +58,9 @@ class Region(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `stride`, `start`: see above.
     """
 
-    extent: int
+    extent: Annotated[int, at_least(1)]
     of: int | None = None
-    stride: int = 1
+    stride: Annotated[int, at_least(1)] = 1
     start: int = 0
 
 
@@ -68,8 +82,8 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `bytes`: size. Groups do not overlap.
     """
 
-    name: str
-    bytes: int
+    name: Annotated[str, LABEL]
+    bytes: Annotated[int, at_least(1)]
 
 
 class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,14 +102,14 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       recurrent layer; empty for none.
     """
 
-    name: str
-    type: str
-    dimensions: tuple[Dimension, ...]
-    flops: float
-    backward_flops: float
+    name: Annotated[str, LABEL]
+    type: Annotated[str, FILLED]
+    dimensions: Annotated[tuple[Dimension, ...], _DIMENSIONS]
+    flops: Annotated[float, AMOUNT]
+    backward_flops: Annotated[float, AMOUNT]
     inputs: tuple[Input, ...] = ()
     weights: int | None = None
-    element: int = 4
+    element: Annotated[int, at_least(1)] = 4
     gradient: bool = True
     block: str = ""
 
@@ -103,6 +117,11 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def parameter(self) -> int | None:
         """Return the dimension that divides its weights."""
         return next((n for n, d in enumerate(self.dimensions) if d.kind == "parameter"), None)
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("dimensions", "name", (d.name for d in self.dimensions))
+        if sum(d.kind == "parameter" for d in self.dimensions) > 1:
+            yield "dimensions must have at most one of kind 'parameter'"
 
 
 class Operators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,37 +145,18 @@ class Operators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     schema: str
     name: str
-    operators: tuple[Operator, ...]
+    operators: Annotated[tuple[Operator, ...], FILLED]
     weights: tuple[Weights, ...] = ()
 
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("operators", "name", (one.name for one in self.operators))
+        some_weights = index(len(self.weights), "weights")
+        for place, (here, one) in enumerate(each("operators", self.operators)):
+            yield from some_weights.of(here, one, "weights")
+            yield from _input_faults(self, place, here)
 
-def check(graph: Operators) -> list[str]:
-    """All that cannot be true of a network, one sentence each, the field's path first."""
-    return [*_faults(graph)]
 
-
-load = documents.reader(Operators, SCHEMA, check)
-
-
-def _faults(graph: Operators) -> Iterator[str]:
-    if not graph.operators:
-        yield "operators must not be empty"
-    yield from repeated("operators", "name", (one.name for one in graph.operators))
-    for here, learned in each("weights", graph.weights, "name"):
-        yield from at_least(1).of(here, learned, "bytes")
-    some_weights = index(len(graph.weights), "weights")
-    for place, (here, one) in enumerate(each("operators", graph.operators, "name")):
-        yield from empty(here, one, "type")
-        yield from AMOUNT.of(here, one, "flops", "backward_flops")
-        yield from at_least(1).of(here, one, "element")
-        yield from some_weights.of(here, one, "weights")
-        yield from _DIMENSIONS.of(here, one, "dimensions")
-        for at, dimension in each(f"{here}.dimensions", one.dimensions, "name"):
-            yield from at_least(1).of(at, dimension, "size")
-        yield from repeated(f"{here}.dimensions", "name", (d.name for d in one.dimensions))
-        if sum(d.kind == "parameter" for d in one.dimensions) > 1:
-            yield f"{here}.dimensions must have at most one of kind 'parameter'"
-        yield from _input_faults(graph, place, here)
+load = documents.reader(Operators, SCHEMA)
 
 
 def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
@@ -172,13 +172,7 @@ def _input_faults(graph: Operators, place: int, here: str) -> Iterator[str]:
             many = len(read.regions)
             yield f"{at}.regions must have length {len(given)} (one for each dimension), got {many}"
         for where, region in each(f"{at}.regions", read.regions):
-            yield from at_least(1).of(where, region, "extent", "stride")
             yield from some_dimension.of(where, region, "of")
-
-
-_DIMENSIONS = Bound(
-    f"1 to {MOST_DIMENSIONS} dimensions", lambda dimensions: 1 <= len(dimensions) <= MOST_DIMENSIONS
-)
 
 
 TIMES_SCHEMA = "dltune.operator-times/1"
@@ -194,11 +188,11 @@ class PartTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `data`: true if the part reads the step's input data, which needs no gradient.
     """
 
-    type: str
-    inputs: tuple[tuple[int, ...], ...]
-    output: tuple[int, ...]
-    forward: float
-    backward: float
+    type: Annotated[str, LABEL]
+    inputs: tuple[tuple[Annotated[int, at_least(1)], ...], ...]
+    output: tuple[Annotated[int, at_least(1)], ...]
+    forward: Annotated[float, POSITIVE]
+    backward: Annotated[float, AMOUNT]
     data: bool = False
 
 
@@ -217,31 +211,16 @@ class OperatorTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     schema: str
-    kind: str
-    devices: int
-    cores: int
-    framework: str
-    update: float
+    kind: Annotated[str, FILLED]
+    devices: Annotated[int, at_least(1)]
+    cores: Annotated[int, at_least(1)]
+    framework: Annotated[str, FILLED]
+    update: Annotated[float, POSITIVE]
     parts: tuple[PartTime, ...]
 
-
-def check_times(times: OperatorTimes) -> list[str]:
-    """All that cannot be true of such times, one sentence each, the field's path first."""
-    return [*_operator_times_faults(times)]
-
-
-load_times = documents.reader(OperatorTimes, TIMES_SCHEMA, check_times)
+    def relation_faults(self) -> Iterator[str]:
+        alike = ((one.type, one.inputs, one.output, one.data) for one in self.parts)
+        yield from repeated("parts", "type with its shapes", alike)
 
 
-def _operator_times_faults(times: OperatorTimes) -> Iterator[str]:
-    yield from empty("", times, "kind", "framework")
-    yield from at_least(1).of("", times, "devices", "cores")
-    yield from POSITIVE.of("", times, "update")
-    for here, one in each("parts", times.parts, "type"):
-        yield from POSITIVE.of(here, one, "forward")
-        yield from AMOUNT.of(here, one, "backward")
-        yield from at_least(1).faults(f"{here}.output", *one.output)
-        for at, shape in each(f"{here}.inputs", one.inputs):
-            yield from at_least(1).faults(at, *shape)
-    alike = ((one.type, one.inputs, one.output, one.data) for one in times.parts)
-    yield from repeated("parts", "type with its shapes", alike)
+load_times = documents.reader(OperatorTimes, TIMES_SCHEMA)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, Bound, at_least, each, empty, index, repeated
+from dltune.base.documents import AMOUNT, FILLED, LABEL, Bound, at_least, each, index, repeated
 
 Consumer = Literal["keras", "jax", "torch"]
 
@@ -26,10 +26,10 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`, `compute`, `bytes`: as in the section.
     """
 
-    name: str
-    seconds: float
-    compute: float
-    bytes: int
+    name: Annotated[str, LABEL]
+    seconds: Annotated[float, AMOUNT]
+    compute: Annotated[float, AMOUNT]
+    bytes: Annotated[int, AMOUNT]
 
 
 class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,9 +42,9 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     digest: str
-    parts: int
+    parts: Annotated[int, at_least(1)]
     framework: str
-    cores: int
+    cores: Annotated[int, at_least(1)]
 
 
 class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,16 +62,31 @@ class Divided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `block`: name shared by operators of one layer; empty for none.
     """
 
-    name: str
-    type: str
+    name: Annotated[str, LABEL]
+    type: Annotated[str, FILLED]
     dimensions: tuple[str, ...]
-    degrees: tuple[int, ...]
-    replicas: int
+    degrees: tuple[Annotated[int, at_least(1)], ...]
+    replicas: Annotated[int, at_least(1)]
     devices: tuple[int, ...]
     parameter: int | None = None
     weights: str = ""
     axes: tuple[int | None, ...] = ()
     block: str = ""
+
+    def relation_faults(self) -> Iterator[str]:
+        if len(self.degrees) != len(self.dimensions):
+            yield (
+                f"degrees must have length {len(self.dimensions)} (one for each dimension), got "
+                f"{len(self.degrees)}"
+            )
+        if len(self.devices) != math.prod(self.degrees) * self.replicas:
+            yield (
+                f"devices must have length {math.prod(self.degrees) * self.replicas} (one for "
+                f"each part and replica), got {len(self.devices)}"
+            )
+        a_dimension = index(len(self.dimensions), "dimensions")
+        yield from a_dimension.of("", self, "parameter")
+        yield from a_dimension.faults("axes", *(axis for axis in self.axes if axis is not None))
 
 
 class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,77 +118,42 @@ class Parallelism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: str
     topology: str
     digests: tuple[str, str]
-    devices: tuple[str, ...]
-    mesh: tuple[int, ...]
-    operators: tuple[Divided, ...]
-    seconds: float
-    compute: float
-    bytes: int
+    devices: Annotated[tuple[str, ...], FILLED]
+    mesh: tuple[Annotated[int, at_least(2)], ...]
+    operators: Annotated[tuple[Divided, ...], FILLED]
+    seconds: Annotated[float, AMOUNT]
+    compute: Annotated[float, AMOUNT]
+    bytes: Annotated[int, AMOUNT]
     baselines: tuple[Baseline, ...]
-    proposals: int
-    searched: float
+    proposals: Annotated[int, AMOUNT]
+    searched: Annotated[float, AMOUNT]
     measured: bool = False
-    batch: int | None = None
-    bound: float | None = None
+    batch: Annotated[int | None, at_least(1)] = None
+    bound: Annotated[float | None, AMOUNT] = None
     proof: str = ""
     consumer: Consumer | None = None
     hosts: tuple[str, ...] = ()
     times: Times | None = None
 
-
-def faults(section: Parallelism) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
-    here = "parallelism"
-    yield from AMOUNT.of(
-        here, section, "seconds", "compute", "bytes", "bound", "proposals", "searched"
-    )
-    yield from at_least(1).of(here, section, "batch")
-    yield from at_least(1).of(f"{here}.times", section.times, "parts", "cores")
-    yield from repeated(f"{here}.baselines", "name", (one.name for one in section.baselines))
-    for at, baseline in each(f"{here}.baselines", section.baselines, "name"):
-        yield from AMOUNT.of(at, baseline, "seconds", "compute", "bytes")
-    yield from repeated(f"{here}.devices", "name", section.devices)
-    yield from at_least(2).faults(f"{here}.mesh", *section.mesh)
-    if section.mesh and math.prod(section.mesh) != len(section.devices):
-        yield (
-            f"{here}.mesh must multiply to {len(section.devices)} (the number of devices), got "
-            f"{section.mesh}"
-        )
-    if section.consumer and not section.mesh and len(section.devices) > 1:
-        yield f"{here}.mesh must not be empty for {section.consumer}"
-    if section.hosts:
-        yield from Bound(
-            f"of length {len(section.devices)} (one for each device)",
-            lambda hosts: len(hosts) == len(section.devices),
-        ).of(here, section, "hosts")
-    yield from empty(here, section, "devices", "operators")
-    yield from repeated(f"{here}.operators", "name", (one.name for one in section.operators))
-    a_device = index(len(section.devices), "parallelism.devices")
-    for at, one in each(f"{here}.operators", section.operators, "name"):
-        yield from empty(at, one, "type")
-        yield from at_least(1).of(at, one, "replicas")
-        yield from at_least(1).faults(f"{at}.degrees", *one.degrees)
-        yield from a_device.faults(f"{at}.devices", *one.devices)
-        if len(one.degrees) != len(one.dimensions):
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("baselines", "name", (one.name for one in self.baselines))
+        yield from repeated("devices", "name", self.devices)
+        if self.mesh and math.prod(self.mesh) != len(self.devices):
             yield (
-                f"{at}.degrees must have length {len(one.dimensions)} (one for each dimension), "
-                "got "
-                f"{len(one.degrees)}"
+                f"mesh must multiply to {len(self.devices)} (the number of devices), got "
+                f"{self.mesh}"
             )
-        if len(one.devices) != math.prod(one.degrees) * one.replicas:
-            yield (
-                f"{at}.devices must have length {math.prod(one.degrees) * one.replicas} (one for "
-                f"each part and replica), got {len(one.devices)}"
-            )
-        a_dimension = index(len(one.dimensions), "dimensions")
-        yield from a_dimension.of(at, one, "parameter")
-        yield from a_dimension.faults(
-            f"{at}.axes", *(axis for axis in one.axes if axis is not None)
-        )
-        yield from _as_many(len(section.mesh)).of(at, one, "axes")
+        if self.consumer and not self.mesh and len(self.devices) > 1:
+            yield f"mesh must not be empty for {self.consumer}"
+        if self.hosts:
+            yield from _as_many(len(self.devices), "device").of("", self, "hosts")
+        yield from repeated("operators", "name", (one.name for one in self.operators))
+        a_device = index(len(self.devices), "parallelism.devices")
+        axes = _as_many(len(self.mesh), "axis of the mesh")
+        for at, one in each("operators", self.operators):
+            yield from a_device.faults(f"{at}.devices", *one.devices)
+            yield from axes.of(at, one, "axes")
 
 
-def _as_many(count: int) -> Bound:
-    return Bound(
-        f"of length {count} (one for each axis of the mesh)", lambda axes: len(axes) == count
-    )
+def _as_many(count: int, what: str) -> Bound:
+    return Bound(f"of length {count} (one for each {what})", lambda values: len(values) == count)

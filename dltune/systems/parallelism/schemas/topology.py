@@ -7,13 +7,16 @@ referred to by name.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, POSITIVE, Bound, each, one_of, repeated
+from dltune.base.documents import AMOUNT, FILLED, LABEL, POSITIVE, Bound, each, one_of, repeated
 
 SCHEMA = "dltune.topology/1"
+
+_TWO = Bound("two different names", lambda ends: ends[0] != ends[1])
 
 
 class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,11 +30,11 @@ class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `source`: where the values come from.
     """
 
-    name: str
-    flops: float
-    bandwidth: float
-    overhead: float = 0.0
-    share: float = 1.0
+    name: Annotated[str, LABEL]
+    flops: Annotated[float, POSITIVE]
+    bandwidth: Annotated[float, POSITIVE]
+    overhead: Annotated[float, AMOUNT] = 0.0
+    share: Annotated[float, POSITIVE] = 1.0
     source: str = ""
 
 
@@ -43,7 +46,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `host`: host of the device. Gradients are summed within a host first.
     """
 
-    name: str
+    name: Annotated[str, LABEL]
     kind: str
     host: str
 
@@ -57,9 +60,9 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `shared`: true if both directions share the bandwidth; otherwise each direction has it.
     """
 
-    ends: tuple[str, str]
-    bandwidth: float
-    latency: float
+    ends: Annotated[tuple[str, str], _TWO]
+    bandwidth: Annotated[float, POSITIVE]
+    latency: Annotated[float, AMOUNT]
     shared: bool = False
 
 
@@ -80,43 +83,25 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
     name: str
     kinds: tuple[Kind, ...]
-    devices: tuple[Device, ...]
+    devices: Annotated[tuple[Device, ...], FILLED]
     links: tuple[Link, ...] = ()
     switches: tuple[str, ...] = ()
     overlap: bool = True
-    all_reduce: float = 1.0
-    all_to_all: float = 1.0
+    all_reduce: Annotated[float, POSITIVE] = 1.0
+    all_to_all: Annotated[float, POSITIVE] = 1.0
     source: str = ""
 
-
-def check(topology: Topology) -> list[str]:
-    """All that cannot be true of a topology, one sentence each, the field's path first."""
-    return [*_faults(topology)]
-
-
-load = documents.reader(Topology, SCHEMA, check)
-
-
-def _faults(topology: Topology) -> Iterator[str]:
-    if not topology.devices:
-        yield "devices must not be empty"
-    yield from POSITIVE.of("", topology, "all_reduce", "all_to_all")
-    kinds = {kind.name for kind in topology.kinds}
-    yield from repeated("kinds", "name", (kind.name for kind in topology.kinds))
-    for here, kind in each("kinds", topology.kinds, "name"):
-        yield from POSITIVE.of(here, kind, "flops", "bandwidth", "share")
-        yield from AMOUNT.of(here, kind, "overhead")
-    some_kind = one_of(kinds, "kinds")
-    for here, device in each("devices", topology.devices, "name"):
-        yield from some_kind.of(here, device, "kind")
-    names = [*(device.name for device in topology.devices), *topology.switches]
-    yield from repeated("devices and switches", "name", names)
-    some_end = one_of(set(names), "devices and switches")
-    for here, link in each("links", topology.links):
-        yield from POSITIVE.of(here, link, "bandwidth")
-        yield from AMOUNT.of(here, link, "latency")
-        yield from some_end.faults(f"{here}.ends", *link.ends)
-        yield from _TWO.of(here, link, "ends")
+    def relation_faults(self) -> Iterator[str]:
+        kinds = [kind.name for kind in self.kinds]
+        yield from repeated("kinds", "name", kinds)
+        some_kind = one_of(kinds, "kinds")
+        for here, device in each("devices", self.devices):
+            yield from some_kind.of(here, device, "kind")
+        names = [*(device.name for device in self.devices), *self.switches]
+        yield from repeated("devices and switches", "name", names)
+        some_end = one_of(set(names), "devices and switches")
+        for here, link in each("links", self.links):
+            yield from some_end.faults(f"{here}.ends", *link.ends)
 
 
-_TWO = Bound("two different names", lambda ends: ends[0] != ends[1])
+load = documents.reader(Topology, SCHEMA)

@@ -45,7 +45,7 @@ class AllreducePlanner(Planner[AllreducePlan]):
     formats = ("horovodrun-yaml", "rankfile", "env")
 
     def faults(self, section: AllreducePlan, plan: Plan) -> Iterator[str]:
-        return allreduce.faults(section, plan.cores)
+        return allreduce.core_faults(section, plan.cores)
 
     def parameters(self) -> Sequence[click.Parameter]:
         path, count = click.Path(path_type=Path), click.IntRange(min=1)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, Bound, at_least, at_most, each, empty, index, repeated
+from dltune.base.documents import AMOUNT, FILLED, Bound, at_least, at_most, each, index, repeated
 from dltune.schemas.plan import Uniform
 
 Controller = Literal["mpi", "gloo"]
+
+_SLEEP = Bound("above 0 and at most 1 s", lambda seconds: 0 < seconds <= 1)
+_CYCLE = Bound("between 0 and 10 s", lambda seconds: 0 <= seconds <= 10)
 
 
 class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,10 +31,14 @@ class RankCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `input`: threads of tf.data.
     """
 
-    background: tuple[int, ...]
-    helpers: tuple[int, ...]
-    compute: tuple[int, ...]
-    input: tuple[int, ...]
+    background: Annotated[tuple[int, ...], FILLED]
+    helpers: Annotated[tuple[int, ...], FILLED]
+    compute: Annotated[tuple[int, ...], FILLED]
+    input: Annotated[tuple[int, ...], FILLED]
+
+    def relation_faults(self) -> Iterator[str]:
+        for field in self.__struct_fields__:
+            yield from repeated(field, "core", getattr(self, field))
 
 
 class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,9 +51,13 @@ class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
       first element after it.
     """
 
-    tensors: tuple[int, ...]
-    bytes: int
+    tensors: Annotated[tuple[int, ...], FILLED]
+    bytes: Annotated[int, at_least(0)]
     elements: tuple[int, int] | None = None
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.elements and len(self.tensors) > 1:
+            yield f"elements must belong to one tensor, got {len(self.tensors)}"
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +71,25 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtypes: tuple[str, ...]
     bins: tuple[Bin, ...]
 
+    def relation_faults(self) -> Iterator[str]:
+        gradients = len(self.shapes)
+        if len(self.dtypes) != gradients:
+            yield (
+                f"dtypes must have length {gradients} (one for each shape), got {len(self.dtypes)}"
+            )
+        parts: dict[int, list[tuple[int, int] | None]] = {}
+        for bin_ in self.bins:
+            for tensor in bin_.tensors:
+                parts.setdefault(tensor, []).append(bin_.elements)
+        if parts.keys() != set(range(gradients)) or not all(
+            mine == [None] or _covers(mine, math.prod(self.shapes[tensor]))
+            for tensor, mine in parts.items()
+        ):
+            yield (
+                f"bins must contain each of the {gradients} gradients exactly once, or all its "
+                "elements in consecutive pieces"
+            )
+
 
 class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sleeps of the background thread, in place of busy waiting.
@@ -71,9 +101,13 @@ class Sleeps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `rest`: longest sleep in seconds while the rank has nothing to send; a new tensor ends it.
     """
 
-    between_tests: float | None
-    agree_every: int | None
-    rest: float | None = None
+    between_tests: Annotated[float | None, _SLEEP]
+    agree_every: Annotated[int | None, at_least(1)]
+    rest: Annotated[float | None, _SLEEP] = None
+
+    def relation_faults(self) -> Iterator[str]:
+        if self.rest is not None and self.agree_every is not None:
+            yield "rest must be null when the ranks agree on the shortest sleep (agree_every)"
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,9 +118,9 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `cache_capacity`: `HOROVOD_CACHE_CAPACITY`, in tensors.
     """
 
-    cycle_time: float
-    fusion_threshold: int
-    cache_capacity: int
+    cycle_time: Annotated[float, _CYCLE]
+    fusion_threshold: Annotated[int, at_least(0)]
+    cache_capacity: Annotated[int, at_least(0)]
 
 
 class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,8 +132,8 @@ class MethodPrediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     method: str
-    seconds: float
-    background: float
+    seconds: Annotated[float, AMOUNT]
+    background: Annotated[float, AMOUNT]
 
 
 class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,8 +154,8 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     report: str
     controller: Controller
-    ranks: int
-    local: int
+    ranks: Annotated[int, at_least(1)]
+    local: Annotated[int, at_least(1)]
     cores: tuple[RankCores, ...] | None
     threads: Uniform | None
     orders: tuple[Order, ...] | None
@@ -131,66 +165,29 @@ class AllreducePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predictions: tuple[MethodPrediction, ...]
     reasons: tuple[str, ...]
 
+    def relation_faults(self) -> Iterator[str]:
+        yield from at_most(self.ranks, "the total number of ranks").of("", self, "local")
+        if self.cores is not None and len(self.cores) != self.local:
+            yield (
+                f"cores must have length {self.local} (one for each local rank), got "
+                f"{len(self.cores)}"
+            )
+        if self.sleeps is not None and self.controller != "mpi":
+            yield "sleeps must be null with gloo, which blocks where MPI spins"
+        if self.yield_when_idle and self.controller != "mpi":
+            yield "yield_when_idle must be false with gloo: it is a setting of Open MPI"
+
 
 def pieces(bins: Iterable[Bin]) -> dict[int, int]:
     """By tensor, in how many pieces it travels, of those that are cut."""
     return collections.Counter(bin_.tensors[0] for bin_ in bins if bin_.elements)
 
 
-def faults(section: AllreducePlan, cores: int) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first; on a node of `cores`
-    cores."""
-    here = "allreduce"
-    yield from at_least(1).of(here, section, "ranks", "local")
-    yield from at_most(section.ranks, "the total number of ranks").of(here, section, "local")
-    if section.cores is not None and len(section.cores) != section.local:
-        yield (
-            f"{here}.cores must have length {section.local} (one for each local rank), got "
-            f"{len(section.cores)}"
-        )
-    for at, rank in each(f"{here}.cores", section.cores or ()):
-        yield from empty(at, rank, *RankCores.__struct_fields__)
+def core_faults(section: AllreducePlan, cores: int) -> Iterator[str]:
+    """A sentence for each core that a node of `cores` cores does not have."""
+    for at, rank in each("allreduce.cores", section.cores or ()):
         for field in RankCores.__struct_fields__:
-            mine = getattr(rank, field)
-            yield from repeated(f"{at}.{field}", "core", mine)
-            yield from index(cores, "cores").faults(f"{at}.{field}", *mine)
-    yield from at_least(1).of(f"{here}.threads", section.threads, "intra", "inter")
-    for at, order in each(f"{here}.orders", section.orders or ()):
-        yield from _order_faults(at, order)
-    if section.sleeps is not None:
-        yield from _sleep_faults(f"{here}.sleeps", section.sleeps, section.controller)
-    yield from _CYCLE.of(f"{here}.knobs", section.knobs, "cycle_time")
-    yield from at_least(0).of(f"{here}.knobs", section.knobs, "fusion_threshold", "cache_capacity")
-    if section.yield_when_idle and section.controller != "mpi":
-        yield f"{here}.yield_when_idle must be false with gloo: it is a setting of Open MPI"
-    for at, prediction in each(f"{here}.predictions", section.predictions):
-        yield from AMOUNT.of(at, prediction, "seconds", "background")
-
-
-def _order_faults(here: str, order: Order) -> Iterator[str]:
-    gradients = len(order.shapes)
-    if len(order.dtypes) != gradients:
-        yield (
-            f"{here}.dtypes must have length {gradients} (one for each shape), got "
-            f"{len(order.dtypes)}"
-        )
-    for at, bin_ in each(f"{here}.bins", order.bins):
-        yield from empty(at, bin_, "tensors")
-        yield from at_least(0).of(at, bin_, "bytes")
-        if bin_.elements and len(bin_.tensors) > 1:
-            yield f"{at}.elements must belong to one tensor, got {len(bin_.tensors)}"
-    parts: dict[int, list[tuple[int, int] | None]] = {}
-    for bin_ in order.bins:
-        for tensor in bin_.tensors:
-            parts.setdefault(tensor, []).append(bin_.elements)
-    if parts.keys() != set(range(gradients)) or not all(
-        mine == [None] or _covers(mine, math.prod(order.shapes[tensor]))
-        for tensor, mine in parts.items()
-    ):
-        yield (
-            f"{here}.bins must contain each of the {gradients} gradients exactly once, or all its "
-            "elements in consecutive pieces"
-        )
+            yield from index(cores, "cores").faults(f"{at}.{field}", *getattr(rank, field))
 
 
 def _covers(pieces: Sequence[tuple[int, int] | None], elements: int) -> bool:
@@ -200,16 +197,3 @@ def _covers(pieces: Sequence[tuple[int, int] | None], elements: int) -> bool:
             return False
         end = piece[1]
     return end == elements
-
-
-def _sleep_faults(here: str, sleeps: Sleeps, controller: Controller) -> Iterator[str]:
-    if controller != "mpi":
-        yield f"{here} must be null with gloo, which blocks where MPI spins"
-    yield from _SLEEP.of(here, sleeps, "between_tests", "rest")
-    yield from at_least(1).of(here, sleeps, "agree_every")
-    if sleeps.rest is not None and sleeps.agree_every is not None:
-        yield f"{here}.rest must be null when the ranks agree on the shortest sleep (agree_every)"
-
-
-_SLEEP = Bound("above 0 and at most 1 s", lambda seconds: 0 < seconds <= 1)
-_CYCLE = Bound("between 0 and 10 s", lambda seconds: 0 <= seconds <= 10)

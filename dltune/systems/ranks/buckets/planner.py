@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 
 from dltune.plan.planner import Decision, Enforcement, Planner, Run
 from dltune.schemas.plan import Plan
-from dltune.systems.ranks.buckets import section as buckets
 from dltune.systems.ranks.buckets.section import Buckets
 from dltune.views import View
 
@@ -22,9 +21,6 @@ class BucketsPlanner(Planner[Buckets]):
     example = "dltune plan buckets profile.json"
     section = Buckets
     after = ("settings",)
-
-    def faults(self, section: Buckets, plan: Plan) -> Iterator[str]:
-        return buckets.faults(section)
 
     def parameters(self) -> Sequence[click.Parameter]:
         return [click.Argument(["profile"], type=click.Path(path_type=Path))]

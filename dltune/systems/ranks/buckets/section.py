@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
-from dltune.base.documents import AMOUNT, POSITIVE, at_least, each, empty, repeated
+from dltune.base.documents import AMOUNT, FILLED, LABEL, POSITIVE, at_least, repeated
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,13 +25,21 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds`, `predicted`: step time without and with the plan.
     """
 
-    signature: str
-    gradients: tuple[int, ...]
+    signature: Annotated[str, LABEL]
+    gradients: Annotated[tuple[Annotated[int, at_least(1)], ...], FILLED]
     before: tuple[int, ...]
-    limits: tuple[int, ...]
+    limits: tuple[Annotated[int, at_least(1)], ...]
     planned: tuple[int, ...]
-    seconds: float
-    predicted: float
+    seconds: Annotated[float, POSITIVE]
+    predicted: Annotated[float, POSITIVE]
+
+    def relation_faults(self) -> Iterator[str]:
+        ends = set(itertools.accumulate(self.gradients))
+        if not set(itertools.accumulate(self.before)) <= ends:
+            yield f"before must consist of whole gradients, got {self.before}"
+        wanted = filled(self.gradients, self.limits) if self.limits else self.before
+        if self.planned != wanted:
+            yield f"planned must be {wanted} (from limits and gradients), got {self.planned}"
 
 
 class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,9 +50,13 @@ class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `per_byte`: additional seconds per byte.
     """
 
-    models: tuple[Model, ...]
-    latency: float
-    per_byte: float
+    models: Annotated[tuple[Model, ...], FILLED]
+    latency: Annotated[float, AMOUNT]
+    per_byte: Annotated[float, AMOUNT]
+
+    def relation_faults(self) -> Iterator[str]:
+        gradients = (tuple(sorted(model.gradients)) for model in self.models)
+        yield from repeated("models", "list of gradients", gradients)
 
 
 def filled(gradients: tuple[int, ...], limits: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,24 +69,3 @@ def filled(gradients: tuple[int, ...], limits: tuple[int, ...]) -> tuple[int, ..
             buckets.append(held)
             held = 0
     return (*buckets, held) if held else tuple(buckets)
-
-
-def faults(section: Buckets) -> Iterator[str]:
-    """All that cannot be done, one sentence each, the field's path first."""
-    here = "buckets"
-    yield from AMOUNT.of(here, section, "latency", "per_byte")
-    yield from empty(here, section, "models")
-    yield from repeated(
-        f"{here}.models", "list of gradients", (tuple(sorted(m.gradients)) for m in section.models)
-    )
-    for at, model in each(f"{here}.models", section.models, "signature"):
-        yield from empty(at, model, "gradients")
-        yield from at_least(1).faults(f"{at}.gradients", *model.gradients)
-        yield from at_least(1).faults(f"{at}.limits", *model.limits)
-        yield from POSITIVE.of(at, model, "seconds", "predicted")
-        ends = set(itertools.accumulate(model.gradients))
-        if not set(itertools.accumulate(model.before)) <= ends:
-            yield f"{at}.before must consist of whole gradients, got {model.before}"
-        wanted = filled(model.gradients, model.limits) if model.limits else model.before
-        if model.planned != wanted:
-            yield f"{at}.planned must be {wanted} (from limits and gradients), got {model.planned}"

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, each, index, one_of, repeated
-from dltune.schemas import diagnosis
+from dltune.base.documents import AMOUNT, index, one_of, repeated
 from dltune.schemas.diagnosis import Finding
 from dltune.systems.ranks.allreduce.section import Controller
 
@@ -65,12 +64,12 @@ class ThreadUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tid: int
     name: str
     role: Role
-    cpu: float
-    user: float
-    system: float
+    cpu: Annotated[float, AMOUNT]
+    user: Annotated[float, AMOUNT]
+    system: Annotated[float, AMOUNT]
     wait: float | None
-    voluntary: float
-    involuntary: float
+    voluntary: Annotated[float, AMOUNT]
+    involuntary: Annotated[float, AMOUNT]
     cpus: tuple[int, ...]
     born: bool = False
 
@@ -123,14 +122,14 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local_size: int
     host: str
     pid: int
-    seconds: float
+    seconds: Annotated[float, AMOUNT]
     controller: Controller | None
     horovod: str | None
     mpi: str | None
     settings: dict[str, str]
     evidence: tuple[Evidence, ...]
     background: int | None
-    cpu: float
+    cpu: Annotated[float, AMOUNT]
     cpus: tuple[int, ...]
     bound: bool
     threads: tuple[ThreadUse, ...]
@@ -161,6 +160,12 @@ class Rank(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def wanting(self) -> float:
         """Cores that its threads would fill: those they have and those they wait for."""
         return self.cpu + self.queued
+
+    def relation_faults(self) -> Iterator[str]:
+        yield from index(self.size, "ranks").of("", self, "rank")
+        yield from index(self.local_size, "local ranks").of("", self, "local_rank")
+        tids = {thread.tid for thread in self.threads}
+        yield from one_of(tids, "the tids of threads").of("", self, "background")
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,6 +260,9 @@ class Horovod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     findings: tuple[Finding, ...]
     watching: float | None = None
 
+    def relation_faults(self) -> Iterator[str]:
+        yield from repeated("ranks", "rank", (rank.rank for rank in self.ranks))
+
 
 def names(ranks: Sequence[Rank]) -> str:
     """Return the words for ranks in sentences: "rank 0", "ranks 0, 1"."""
@@ -264,32 +272,7 @@ def names(ranks: Sequence[Rank]) -> str:
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
-def check(report: Horovod) -> list[str]:
-    """All that cannot be in a report, one sentence each, the field's path first."""
-    return [
-        *(
-            fault
-            for here, rank in each("ranks", report.ranks)
-            for fault in _rank_faults(here, rank)
-        ),
-        *repeated("ranks", "rank", (rank.rank for rank in report.ranks)),
-        *diagnosis.finding_faults("findings", report.findings),
-    ]
-
-
-load = documents.reader(Horovod, SCHEMA, check)
-
-
-def _rank_faults(here: str, rank: Rank) -> Iterator[str]:
-    yield from index(rank.size, "ranks").of(here, rank, "rank")
-    yield from index(rank.local_size, "local ranks").of(here, rank, "local_rank")
-    yield from AMOUNT.of(here, rank, "seconds", "cpu")
-    yield from one_of({t.tid for t in rank.threads}, "the tids of threads").of(
-        here, rank, "background"
-    )
-    used = ("cpu", "user", "system", "voluntary", "involuntary")
-    for at, thread in each(f"{here}.threads", rank.threads):
-        yield from AMOUNT.of(at, thread, *used)
+load = documents.reader(Horovod, SCHEMA)
 
 
 def distribution(values: Sequence[float]) -> Distribution:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.schemas import machine
 from dltune.schemas.machine import Tier
 from dltune.system import topology
 from dltune.systems.memory.offload import GPUS, HOST, PEER, REMOTE, Tiers, link, with_file
@@ -36,7 +36,7 @@ def test_a_file_beside_main_memory():
 
 def test_a_tier_that_cannot_be_is_told():
     broken = msgspec.structs.replace(KNL, tiers=(Tier("nothing", 0, -1.0, -2.0),))
-    assert machine.check(broken) == [
+    assert struct_faults("", broken) == [
         "tiers[0] (nothing).bytes must be above 0, got 0",
         "tiers[0] (nothing).bandwidth must be above 0, got -1.0",
         "tiers[0] (nothing).latency must be at least 0, got -2.0",

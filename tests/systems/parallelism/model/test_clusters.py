@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.inputs import CLUSTERS, k80, p100
-from dltune.systems.parallelism.schemas.topology import check, load
+from dltune.systems.parallelism.schemas.topology import load
 
 
 def route(topology, start, end):
@@ -37,7 +38,7 @@ def bandwidth(topology, start, end):
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 8, 64, 512])
 def test_a_document_without_fault(name, gpus, tmp_path):
     topology = CLUSTERS[name](gpus)
-    assert check(topology) == []
+    assert struct_faults("", topology) == []
     assert len(topology.devices) == gpus
     assert len({device.host for device in topology.devices}) == -(-gpus // 4)
     assert topology.overlap

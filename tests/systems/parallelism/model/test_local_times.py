@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import divided
 
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.inputs import measured_costs, requests
 from dltune.systems.parallelism.jax.operator_times import Request
 from dltune.systems.parallelism.model.problem import part, problem, soap
 from dltune.systems.parallelism.networks import lenet
-from dltune.systems.parallelism.schemas.operators import (
-    TIMES_SCHEMA,
-    OperatorTimes,
-    PartTime,
-    check_times,
-)
+from dltune.systems.parallelism.schemas.operators import TIMES_SCHEMA, OperatorTimes, PartTime
 
 
 def times(*wanted: Request) -> OperatorTimes:
@@ -23,7 +19,7 @@ def times(*wanted: Request) -> OperatorTimes:
         for n, one in enumerate(wanted, 1)
     )
     found = OperatorTimes(TIMES_SCHEMA, "fast", 2, 1, "JAX 1", 1e-9, parts)
-    assert check_times(found) == []
+    assert struct_faults("", found) == []
     return found
 
 

@@ -24,6 +24,7 @@ from parallelism_oracle import (
     weight_sets,
 )
 
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.model.problem import REPLICA, Configuration
 from dltune.systems.parallelism.schemas import operators
 from dltune.systems.parallelism.schemas.operators import (
@@ -46,7 +47,7 @@ def operator(name: str, *sizes: tuple[int, str], **fields: object) -> Operator:
 def graph(*every: Operator, weights: int | None = None) -> Operators:
     learned = () if weights is None else (Weights("w", weights),)
     made = Operators(operators.SCHEMA, "small", every, learned)
-    assert operators.check(made) == []
+    assert struct_faults("", made) == []
     return made
 
 
@@ -349,7 +350,7 @@ def test_cases_have_all_that_can_be():
     """Two hundred of them; a seed is always the same case."""
     every = [random_case(seed) for seed in range(200)]
     assert every[:5] == [random_case(seed) for seed in range(5)]
-    assert all(operators.check(case.graph) == [] for case in every)
+    assert all(struct_faults("", case.graph) == [] for case in every)
     assert {len(case.devices.kinds) for case in every} == {1, 2, 3, 4, 6, 8}
     made = [tasks(case.graph, case.chosen(case.strategy), case.devices) for case in every]
     stages = {name[3] for each in made for name in each if name[0] == 2}

@@ -11,6 +11,7 @@ from operator_steps import Network, Shape, Value, perceptron
 from profiled_jobs import Done
 
 from dltune.analysis.flops import filters, operations
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.model.profile_operators import Measured, measured
 from dltune.systems.parallelism.schemas import operators as documents
@@ -19,7 +20,7 @@ from dltune.systems.parallelism.schemas.operators import Operator, Region
 
 def of(net: Network) -> Measured:
     found = measured(net.step, list(net.ops.values()))
-    assert documents.check(found.operators) == []
+    assert struct_faults("", found.operators) == []
     return found
 
 
@@ -384,7 +385,7 @@ def test_a_job_with_keras_fit(profiled: Callable[[str], Done]) -> None:
     profile = profiled("keras_fit").profile
     step = max(profile.steps, key=lambda step: step.share)
     found = measured(step, profile.ops)
-    assert documents.check(found.operators) == []
+    assert struct_faults("", found.operators) == []
     sizes = {weights.name: weights.bytes // 4 for weights in found.operators.weights}
     assert sizes == {
         "sequential/conv2d": 3 * 3 * 3 * 16 + 16,

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from regions import read
 
+from dltune.base.documents import struct_faults
 from dltune.simulate import architectures
 from dltune.simulate.architectures import Building, Padding
 from dltune.systems.parallelism.networks import operators, window
-from dltune.systems.parallelism.schemas.operators import Operators, check
+from dltune.systems.parallelism.schemas.operators import Operators
 
 
 def convolved(length: int, size: int, stride: int, padding: Padding) -> Operators:
@@ -95,7 +96,7 @@ def test_what_is_folded_and_what_divides_weights():
     x = net.max_pool(net.relu(y, "after"), "pool", 2)
     x = net.conv(net.dropout(x, "dropout"), "all", 10, 4, padding="VALID", relu=False)
     graph = operators(net.network(x), "n", 2)
-    assert check(graph) == []
+    assert struct_faults("", graph) == []
     assert [(one.name, one.type) for one in graph.operators] == [
         ("input", "input"),
         ("conv", "conv 3x3/1 bias relu"),

@@ -10,8 +10,9 @@ import pytest
 from regions import read
 
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.networks import NETWORKS, nmt, rnnlm, rnntc
-from dltune.systems.parallelism.schemas.operators import check, load
+from dltune.systems.parallelism.schemas.operators import load
 
 GRAPHS = {name: build() for name, build in NETWORKS.items()}
 
@@ -51,7 +52,7 @@ def sample_flops(graph):
 def test_a_document_without_fault(name, tmp_path):
     graph = GRAPHS[name]
     assert graph.name == name
-    assert check(graph) == []
+    assert struct_faults("", graph) == []
     with documents.claim(tmp_path / "operators.json", overwrite=False) as output:
         output.write(graph)
     assert load(tmp_path / "operators.json") == graph

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.systems.parallelism.schemas import operators
 from dltune.systems.parallelism.schemas.operators import (
@@ -17,7 +18,6 @@ from dltune.systems.parallelism.schemas.operators import (
     Operators,
     Region,
     Weights,
-    check,
 )
 
 NETWORK = divided.network()
@@ -31,7 +31,7 @@ def with_first(**changed: object) -> Operators:
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    found = documents.decode(EXAMPLE.read_bytes(), Operators, operators.SCHEMA, check, "docs")
+    found = documents.decode(EXAMPLE.read_bytes(), Operators, operators.SCHEMA, "docs")
     assert [one.parameter for one in found.operators] == [None, 1]
     path = tmp_path / "network.json"
     path.write_bytes(msgspec.json.encode(NETWORK))
@@ -79,7 +79,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be(graph: Operators, told: str) -> None:
-    found = check(graph)
+    found = struct_faults("", graph)
     assert any(told in one for one in found), found
 
 

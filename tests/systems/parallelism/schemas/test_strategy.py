@@ -5,12 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dltune.systems.parallelism.schemas.strategy import (
-    Baseline,
-    Divided,
-    Parallelism,
-    faults,
-)
+from dltune.base.documents import struct_faults
+from dltune.systems.parallelism.schemas.strategy import Baseline, Divided, Parallelism
 
 ONE = Divided("a", "product", ("sample", "channel"), (2, 1), 1, (0, 1), 1, "w")
 ON_MESH = msgspec.structs.replace(ONE, degrees=(2, 1), replicas=2, devices=(0, 1, 2, 3),
@@ -33,8 +29,11 @@ MESH = {"devices": ("x", "y", "z", "u"), "mesh": (2, 2), "operators": (ON_MESH,)
 
 
 def test_sections_that_can_be() -> None:
-    assert list(faults(SECTION)) == []
-    assert list(faults(msgspec.structs.replace(SECTION, **MESH, consumer="keras"))) == []
+    assert struct_faults("parallelism", SECTION) == []
+    assert (
+        struct_faults("parallelism", msgspec.structs.replace(SECTION, **MESH, consumer="keras"))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,5 +79,5 @@ def test_sections_that_can_be() -> None:
     ],
 )
 def test_what_cannot_be(changed: dict[str, object], told: str) -> None:
-    found = list(faults(msgspec.structs.replace(SECTION, **changed)))
+    found = struct_faults("parallelism", msgspec.structs.replace(SECTION, **changed))
     assert any(told in one for one in found), found

@@ -9,21 +9,16 @@ import msgspec
 import pytest
 
 from dltune.base import documents
+from dltune.base.documents import struct_faults
 from dltune.systems.parallelism.schemas import topology
-from dltune.systems.parallelism.schemas.topology import (
-    Device,
-    Kind,
-    Link,
-    Topology,
-    check,
-)
+from dltune.systems.parallelism.schemas.topology import Device, Kind, Link, Topology
 
 CLUSTER = divided.cluster()
 EXAMPLE = Path(__file__).parents[4] / "scripts" / "docs" / "examples" / "topology.json"
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    found = documents.decode(EXAMPLE.read_bytes(), Topology, topology.SCHEMA, check, "docs")
+    found = documents.decode(EXAMPLE.read_bytes(), Topology, topology.SCHEMA, "docs")
     assert [device.host for device in found.devices] == ["one", "other"]
     path = tmp_path / "cluster.json"
     path.write_bytes(msgspec.json.encode(CLUSTER))
@@ -49,5 +44,5 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be(changed: dict[str, object], told: str) -> None:
-    found = check(msgspec.structs.replace(CLUSTER, **changed))
+    found = struct_faults("", msgspec.structs.replace(CLUSTER, **changed))
     assert any(told in one for one in found), found

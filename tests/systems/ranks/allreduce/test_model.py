@@ -9,6 +9,7 @@ import pytest
 import synthetic
 import synthetic_ranks
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce import decide
@@ -22,7 +23,7 @@ from dltune.systems.ranks.allreduce.measurements import (
     unobserved,
 )
 from dltune.systems.ranks.allreduce.model import Model
-from dltune.systems.ranks.allreduce.section import Controller, Knobs, faults
+from dltune.systems.ranks.allreduce.section import Controller, Knobs, core_faults
 from dltune.systems.ranks.simulation.job import MPI, ORIGINAL, Network
 
 MACHINE = synthetic.machine(2)
@@ -84,7 +85,7 @@ def test_tac_and_pieces_where_an_update_is_worth_it(updates: dict[int, float], c
     assert predicted["tac-bins"] <= predicted["ordered-bins"] * 1.001
     assert section.orders
     assert [bin_.tensors for bin_ in section.orders[0].bins] == [(1,), (0,), (1,)][: 2 + cut]
-    assert list(faults(section, 2)) == []
+    assert [*struct_faults("allreduce", section), *core_faults(section, 2)] == []
     assert any("cut: gradient 1 in 2" in reason for reason in section.reasons) == cut
 
 

@@ -7,13 +7,14 @@ import pytest
 import synthetic
 import synthetic_ranks
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import Profile
 from dltune.simulate.overlap import Cost
 from dltune.systems.ranks.allreduce.measurements import SINGLE, calls, unobserved
 from dltune.systems.ranks.allreduce.model import Model
 from dltune.systems.ranks.allreduce.order import Bins, Ordered, ordered, traversed
-from dltune.systems.ranks.allreduce.section import AllreducePlan, faults
+from dltune.systems.ranks.allreduce.section import AllreducePlan, core_faults
 
 COST = Cost(1e-3, 1e-9)
 
@@ -42,7 +43,7 @@ def test_the_number_of_bins_that_is_predicted_best() -> None:
     assert order.bins[0].tensors[0] == 5
     assert order.bins[-1].tensors[-1] == 0
     section = AllreducePlan("", "gloo", 2, 2, None, None, found.orders, None, None, False, (), ())
-    assert list(faults(section, 2)) == []
+    assert [*struct_faults("allreduce", section), *core_faults(section, 2)] == []
 
 
 def test_fewer_bins_where_more_bring_nothing() -> None:

@@ -7,6 +7,7 @@ import math
 import msgspec
 import pytest
 
+from dltune.base.documents import struct_faults
 from dltune.schemas.plan import Uniform
 from dltune.systems.ranks.allreduce.section import (
     AllreducePlan,
@@ -15,7 +16,7 @@ from dltune.systems.ranks.allreduce.section import (
     Order,
     RankCores,
     Sleeps,
-    faults,
+    core_faults,
 )
 
 CORES = 4
@@ -35,16 +36,20 @@ SECTION = AllreducePlan(
 )
 
 
+def faults(section: AllreducePlan) -> list[str]:
+    return [*struct_faults("allreduce", section), *core_faults(section, CORES)]
+
+
 def bins(*found: Bin) -> dict[str, object]:
     return {"orders": (Order(((3, 4), (4,)), ("float32",) * 2, found),)}
 
 
 def test_a_good_section() -> None:
-    assert list(faults(SECTION, CORES)) == []
+    assert faults(SECTION) == []
     pieces = bins(Bin((0,), 20, (0, 5)), Bin((1,), 16), Bin((0,), 28, (5, 12)))
-    assert list(faults(msgspec.structs.replace(SECTION, **pieces), CORES)) == []
+    assert faults(msgspec.structs.replace(SECTION, **pieces)) == []
     bare = dict.fromkeys(("cores", "threads", "orders", "sleeps", "knobs"))
-    assert list(faults(msgspec.structs.replace(SECTION, **bare), CORES)) == []
+    assert faults(msgspec.structs.replace(SECTION, **bare)) == []
 
 
 @pytest.mark.parametrize(
@@ -95,5 +100,5 @@ def test_a_good_section() -> None:
     ],
 )
 def test_what_cannot_be_done_is_told(changes: dict[str, object], told: str) -> None:
-    found = list(faults(msgspec.structs.replace(SECTION, **changes), CORES))
+    found = faults(msgspec.structs.replace(SECTION, **changes))
     assert any(told in fault for fault in found), found

@@ -11,6 +11,7 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
 from dltune.schemas.profile import (
     ALLREDUCE,
@@ -21,7 +22,6 @@ from dltune.schemas.profile import (
     Profile,
     Samples,
 )
-from dltune.systems.ranks.buckets import section as sections
 from dltune.systems.ranks.buckets.decide import ALIKE, WORTH, decide
 from dltune.systems.ranks.buckets.section import Buckets, Model, filled
 
@@ -174,7 +174,7 @@ def test_more_buckets_than_a_step_has_time_for() -> None:
     steps = (msgspec.structs.replace(step, collectives=quick, wall=wall),)
     section = decide(msgspec.structs.replace(made, steps=steps)).section
     assert section.latency == 0
-    assert list(sections.faults(section)) == []
+    assert struct_faults("buckets", section) == []
 
 
 def test_gradients_that_travel_after_each_backward_pass_are_refused() -> None:
@@ -229,11 +229,11 @@ def model(**changes: object) -> Model:
     ],
 )
 def test_faults_of_a_section(section: Buckets, words: str) -> None:
-    assert any(words in fault for fault in sections.faults(section))
+    assert any(words in fault for fault in struct_faults("buckets", section))
 
 
 def test_a_section_without_faults() -> None:
     whole = Buckets(
         (model(), model(gradients=(4,), before=(4,), limits=(), planned=(4,))), 0.0, 0.0
     )
-    assert list(sections.faults(whole)) == []
+    assert struct_faults("buckets", whole) == []
