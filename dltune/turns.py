@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dltune.job import protocol
 from dltune.job.failures import Sightings
 from dltune.job.launch import Event, Job, Process
-from dltune.job.protocol import Graph, grant_line
+from dltune.job.protocol import MOST_GRANTED, Graph, grant_line
 from dltune.job.record import NANOSECOND, Record
 from dltune.profile.processes import Discovery
 from dltune.schemas.profile import Framework
@@ -275,7 +275,7 @@ class StepBarrier:
 
     def release(self) -> None:
         """Let the job go on, so that it can hear the signal that ends it."""
-        self.order([grant_line(1 << 40)])
+        self.order([grant_line(MOST_GRANTED)])
 
     def listen(self, tick: float, until: Callable[[], bool] = lambda: False) -> None:
         """Receive the job's messages, until `until` or nothing has come for `tick` seconds."""

@@ -68,21 +68,23 @@ class Bound:
 
 @functools.lru_cache
 def at_least(least: float, what: str = "") -> Bound:
-    """`what` the bound is, if it is more than a number."""
+    """Return the bound of a field that must be at least this. `what`: what the number is."""
     return Bound(f"at least {least}{_aside(what)}", lambda value: value >= least)
 
 
 @functools.lru_cache
 def at_most(most: float, what: str = "") -> Bound:
+    """Return the bound of a field that must be at most this. `what`: what the number is."""
     return Bound(f"at most {most}{_aside(what)}", lambda value: value <= most)
 
 
 def above(bound: float) -> Bound:
+    """Return the bound of a field that must be above this."""
     return Bound(f"above {bound}", lambda value: value > bound)
 
 
 def between(low: float, high: float) -> Bound:
-    """From `low` to `high`, both included."""
+    """Return the bound of a field that must be from `low` to `high`, both included."""
     return Bound(f"between {low} and {high}", lambda value: low <= value <= high)
 
 

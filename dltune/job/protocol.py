@@ -430,8 +430,12 @@ def alternate_line(versions: Sequence[int]) -> str:
     return "\t".join(["alternate", *map(str, versions)])
 
 
+# the most executions that the plugin accepts in one grant (native/core/orders.cc)
+MOST_GRANTED = 2**31 - 1
+
+
 def grant_line(count: int) -> str:
-    """Let `count` more executions pass the step barrier."""
+    """Let `count` more executions pass the step barrier, at most MOST_GRANTED."""
     return f"grant\t{count}"
 
 

@@ -127,13 +127,15 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intra: Annotated[int, at_least(1)]
     inter: Annotated[int, at_least(1)]
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """Return the setting as the command line takes it, such as 4x2."""
         return f"{self.intra}x{self.inter}"
 
     @property
     def setting(self) -> str:
         """Return the name in predictions."""
-        return f"uniform {self}"
+        return f"uniform {self.text}"
 
 
 _UNIFORM = re.compile(r"uniform ([0-9]{1,4})x([0-9]{1,4})")

@@ -242,7 +242,7 @@ def offer(
 
 
 def _recommended(here: Circumstances, options: Sequence[Option]) -> Candidate | None:
-    choice = Choice(_THREADS, str(runtime.recommended_threads(here.machine)))
+    choice = Choice(_THREADS, runtime.recommended_threads(here.machine).text)
     return (choice,) if any(option.choice == choice for option in options) else None
 
 

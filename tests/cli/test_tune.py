@@ -168,7 +168,7 @@ def test_a_damaged_state(tmp_path: Path) -> None:
     refused(
         done,
         "plan.tune.json is invalid",
-        "trials[0].ratios must be finite and above 0, got -1.0",
+        "trials[0].ratios[0] must be finite and above 0, got -1.0",
     )
 
 

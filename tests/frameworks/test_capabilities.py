@@ -21,7 +21,6 @@ PACKAGE = Path(__file__).parents[2] / "dltune"
 OWN = {"frameworks", "tensorflow", "pytorch", "jax", "inject"}
 # files that can compare a framework's name, with the reason
 ALLOWED = {
-    "schemas/plan.py": "a field of the first schema has the name of its only framework",
     "systems/parallelism/enforce.py": "the part of a job that reads the plan, JAX or Keras",
     "systems/parallelism/planner.py": "the part of a job that reads the plan, JAX or Keras",
 }

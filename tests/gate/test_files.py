@@ -186,7 +186,7 @@ def test_a_history_of_what_cannot_be_is_told_with_its_line(tmp_path: Path, ratio
     point = msgspec.structs.replace(good.points[0], ratios=(1.0, ratio))
     history.append(path, good)
     history.append(path, msgspec.structs.replace(good, points=(point,)))
-    with pytest.raises(UsageError, match=r"(?s)line 2 .*ratios must be finite and above 0"):
+    with pytest.raises(UsageError, match=r"(?s)line 2 .*ratios\[\d\] must be finite and above 0"):
         history.load(path)
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 
+from dltune.base.documents import Bound
 from pages.markdown import bullet, code, escaped, paragraph
 
 # what other packages and scripts can rely on, by module
@@ -21,7 +22,11 @@ PUBLIC = {
     "dltune.frameworks.capabilities": ("Framework",),
     "dltune.views": ("View", "Section", "Headline", "Context", "on_page"),
     "dltune.base.formatting": ("Table", "columns"),
-    "dltune.base.documents": ("reader", "read", "refuse", "Bound"),
+    "dltune.base.documents": (
+        *("reader", "read", "struct_faults", "Bound"),
+        *("at_least", "at_most", "above", "between", "one_of"),
+        *("AMOUNT", "POSITIVE", "SHARE", "FILLED"),
+    ),
     "dltune.system.topology": ("local",),
 }
 _INTRODUCTION = """
@@ -41,6 +46,9 @@ def pages() -> dict[str, str]:
 
 def _line(module: str, name: str) -> str:
     found = getattr(importlib.import_module(module), name)
+    if isinstance(found, Bound):
+        sentence = found.sentence.partition(", got")[0].format(words=found.words)
+        return f"{code(name)}: The bound of a field that{sentence}."
     first, *_ = re.split(r"(?<=\.)\s", inspect.getdoc(found) or "", maxsplit=1)
     assert first, f"{module}.{name} has no docstring"
     return f"{code(name)}: {escaped(first)}"

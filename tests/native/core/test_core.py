@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import native_programs
@@ -20,8 +21,9 @@ from hypothesis import strategies as st
 from native_programs import CORE, MEMORY, PACKAGE, THREADS
 from order_lines import MACHINE, VALID, answers, asked, mutated, require_answered
 
-from dltune.job.protocol import Orders
+from dltune.job.protocol import MOST_GRANTED, Orders, grant_line
 from dltune.schemas.plan import Candidate
+from dltune.turns import StepBarrier
 
 STEP = PACKAGE / "frameworks" / "pytorch" / "plugin" / "step.cc"  # needs no PyTorch
 
@@ -145,6 +147,7 @@ def test_the_lines_of_a_snapshot_are_understood():
         "uniform\t2",
         "uniform\ttwo\t2",
         "grant\tall",
+        f"grant\t{MOST_GRANTED + 1}",
         "core\t0\t2",
         "cores",
         "faster",
@@ -157,6 +160,15 @@ def test_a_snapshot_with_a_line_that_is_not_understood_is_not_obeyed(line):
     assert f"unknown order: {line}" in said
     assert said[-1] == "1 1"
     assert answers([*told, "begin\t3", "op\tMatMul\t2\t0,1", "end", asked("MatMul")])[-1] == "3 2"
+
+
+def test_the_release_of_a_job_that_waits_is_understood() -> None:
+    sent: list[str] = []
+    job = StepBarrier(("step",))
+    job._steppers[1] = SimpleNamespace(order=sent.extend)  # type: ignore[assignment]
+    job.release()
+    assert sent == [grant_line(MOST_GRANTED)]
+    assert answers([*MACHINE, *sent]) == [""] * (len(MACHINE) + 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -125,5 +125,6 @@ def test_an_entry_for_a_node_of_another_graph_is_a_fault(planned):
             with_sections(plan, threads=replace(plan.sections["threads"], ops=(other,)))
         )
         assert fault == (
-            f"sections.threads.ops[0].key must name a node of the plan's graphs, got {key!r}"
+            f"sections.threads.ops[0] ({key}).key must name a node of the plan's graphs, "
+            f"got {key!r}"
         )

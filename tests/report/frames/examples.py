@@ -51,7 +51,7 @@ def written(folder: Path) -> dict[str, Path]:
         found[name] = folder / f"{name.replace(':', '-')}.json"
         found[name].write_bytes(msgspec.json.encode(document))
     for name in ("dltune.profile", "dltune.plan"):
-        sample = next(SAMPLES.glob(f"{name.removeprefix('dltune.')}-*"))
+        sample = next(SAMPLES.glob(f"{name.removeprefix('dltune.')}.json*"))
         found[f"{name}:sample"] = Path(shutil.copy(sample, folder))
     found["dltune.gate-history"] = folder / "history.jsonl"
     for _ in range(2):

@@ -343,7 +343,7 @@ def test_what_cannot_be_done_in_a_plan_is_told(tmp_path: Path) -> None:
         "reader.stagger must be at least 1, got 0",
         "ahead must be at least 1 (for hints ahead), got 0",
     ):
-        assert f"io.files ({data}).{told}" in done.stderr
+        assert f"io.files[0] ({data}).{told}" in done.stderr
 
 
 def test_refusals(tmp_path: Path) -> None:

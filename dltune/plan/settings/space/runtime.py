@@ -42,11 +42,11 @@ def _values(here: Circumstances) -> tuple[str, ...]:
         Uniform(1, cores),
         runtime.default_threads(machine),
     ]
-    return tuple(dict.fromkeys(map(str, pairs)))
+    return tuple(dict.fromkeys(pair.text for pair in pairs))
 
 
 def _default(here: Circumstances) -> str:
-    return str(runtime.default_threads(here.machine))
+    return runtime.default_threads(here.machine).text
 
 
 def _means(value: str, _: Circumstances) -> Means:
