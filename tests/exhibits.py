@@ -9,7 +9,7 @@ import msgspec
 import synthetic
 
 from dltune.base import documents
-from dltune.bench.document import chosen
+from dltune.bench.step_times import chosen
 from dltune.plan.plan import merge_section
 from dltune.plan.threads.decide import choose
 from dltune.schemas import bench as bench_document

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from dltune.bench.contest import Runner
-from dltune.bench.settings import Setting
+from dltune.bench.contestants import Setting
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.protocol import Orders

@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.bench.settings import Setting, on_part
+from dltune.bench.contestants import Setting, on_part
 from dltune.job import protocol, rank_layout
 from dltune.job.failures import why_no_step
 from dltune.job.launch import Event, Job, Process

@@ -87,10 +87,10 @@ def command(
     that disturbances of the machine affect all settings alike. All jobs are in memory at the same
     time; dltune stops them after the last round.
     """
-    from dltune.bench import document
+    from dltune.bench import step_times
     from dltune.bench.contest import MORE_STEPS, Contest, Runner, compete
-    from dltune.bench.document import assemble
-    from dltune.bench.settings import ONE_CORE, settings, usual
+    from dltune.bench.contestants import ONE_CORE, settings, usual
+    from dltune.bench.step_times import assemble
     from dltune.cli import results, terminal
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import load_plan, observers, places_threads
@@ -106,7 +106,7 @@ def command(
         )
     require_enabled()
     if pyperf:
-        document.require_pyperf()
+        step_times.require_pyperf()
     if output and pyperf and output.resolve() == pyperf.resolve():
         raise UsageError("-o and --pyperf name the same file", remedy="choose two file names")
     results.require_apart([plan_path], (output, pyperf))
@@ -185,7 +185,7 @@ def _show_progress(line: Line, told: Progress, rounds: int) -> None:
 
 
 def _raw(bench: Bench, plan: Path) -> bytes:
-    from dltune.bench.document import encode
+    from dltune.bench.step_times import encode
 
     return encode(
         {s.name: [turn.steps for turn in s.turns] for s in bench.settings if s.turns},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dltune.base.documents import Output
     from dltune.gate.checkouts import Side
     from dltune.gate.limits import Config
-    from dltune.gate.measure import Measurement
+    from dltune.gate.measurement import Measurement
     from dltune.schemas.gate import Result
     from dltune.schemas.machine import Machine
 
@@ -112,7 +112,7 @@ def ab_command(
     of any other command. Only commits are compared, so commit first. The two temporary checkouts
     are removed at the end.
     """
-    from dltune.bench.document import require_pyperf
+    from dltune.bench.step_times import require_pyperf
     from dltune.gate.comparison import ab, configuration
     from dltune.system import topology
 
@@ -158,10 +158,10 @@ def record_command(
 
     Use the baseline on the same machine only.
     """
-    from dltune.bench.document import require_pyperf
+    from dltune.bench.step_times import require_pyperf
     from dltune.gate import comparison
     from dltune.gate.comparison import configuration
-    from dltune.gate.measure import measure
+    from dltune.gate.measurement import measure
     from dltune.gate.verdicts import least_baseline
     from dltune.system import topology
 
@@ -228,7 +228,7 @@ def check_command(
     """
     from dltune.gate import comparison, limits
     from dltune.gate.comparison import configuration
-    from dltune.gate.measure import measure
+    from dltune.gate.measurement import measure
     from dltune.gate.verdicts import limits_for
     from dltune.schemas.gate import Revision
     from dltune.system import topology
@@ -383,7 +383,7 @@ def _shown_at(config: Config) -> str:
 
 
 def _raw(made: Measurement, side: str, machine: Machine, job: Sequence[str]) -> bytes:
-    from dltune.bench.document import encode
+    from dltune.bench.step_times import encode
 
     name = "step_time" if made.kind == "steps" else "time"
     times = {name: [[s for turn in launch for s in turn] for launch in made.steps[side]]}

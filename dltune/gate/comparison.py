@@ -44,7 +44,12 @@ from dltune.gate.limits import (
     load,
     metric,
 )
-from dltune.gate.measure import Measurement, asked, locate, measure
+from dltune.gate.measurement import (
+    Measurement,
+    asked,
+    locate,
+    measure,
+)
 from dltune.gate.verdicts import Sample, held, least_baseline, overall
 from dltune.schemas import gate
 from dltune.schemas.machine import Machine

@@ -20,7 +20,7 @@ from dltune.base import documents
 from dltune.base.documents import Bound, one_of, refuse
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
-from dltune.plan.settings.space import runtime
+from dltune.plan.settings.space import resources
 from dltune.schemas.gate import Kind, Unit
 
 
@@ -131,7 +131,7 @@ class Config:
         "ops:*Conv2D*" = { ratio = 1.05 }
 
     `budget` and `timeout` (of one run of a command) in seconds; `rounds_per_launch`: turns that
-    each pair of training jobs takes at most (fewer where steps are long: `training.ENOUGH`);
+    each pair of training jobs takes at most (fewer where steps are long: `launches.ENOUGH`);
     `seconds_per_turn`: about how long a turn is. `hash_seed`, `allocator`: see `commands.alike`;
     `disturbed`: see `fairness.Disturbance`.
     """
@@ -284,7 +284,7 @@ _KEYS = {
     "seconds_per_turn": _POSITIVE,
     "timeout": _POSITIVE,
     "hash_seed": one_of(("random", AS_FOUND), f"random, {AS_FOUND}"),
-    "allocator": one_of((*runtime.VALUES, AS_FOUND), ", ".join((*runtime.VALUES, AS_FOUND))),
+    "allocator": one_of((*resources.VALUES, AS_FOUND), ", ".join((*resources.VALUES, AS_FOUND))),
     "disturbed": one_of(("repeat", "keep"), "repeat, keep"),
     "metrics": Bound("a table of metrics", lambda value: isinstance(value, dict)),
 }

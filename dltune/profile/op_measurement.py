@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dltune.frameworks.capabilities import framework
 from dltune.job.protocol import TOTALS, Execution, Message, Orders, Totals, alternate_line
 from dltune.job.record import NANOSECOND, Record
+from dltune.profile.assembly import Own, python_matters
 from dltune.profile.breakdown import between_looks
 from dltune.profile.climb import Case, Climb, Flushing, Turns
-from dltune.profile.document import Own, python_matters
 from dltune.profile.processes import WARM_UP, Steps, peers
 from dltune.profile.session_state import Ended, Phase, Progress, SessionState
 from dltune.schemas.profile import tasks

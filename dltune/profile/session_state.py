@@ -11,9 +11,9 @@ from dltune.job.failures import Sightings
 from dltune.job.launch import Job, Process
 from dltune.job.protocol import REPORT, Message, Orders
 from dltune.job.record import Record
+from dltune.profile.assembly import Own, assemble
 from dltune.profile.breakdown import PythonLines
 from dltune.profile.climb import Case, Choice, Climb, Counting, Flushing, Turns
-from dltune.profile.document import Own, assemble
 from dltune.profile.processes import WARM_UP, Discovery, Steps, answers
 from dltune.schemas.machine import Machine, Roofs
 from dltune.schemas.profile import Profile

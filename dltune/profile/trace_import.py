@@ -23,8 +23,8 @@ from dltune.base.errors import UsageError
 from dltune.job import protocol
 from dltune.job.record import Record, step_graphs
 from dltune.profile import trace_events
+from dltune.profile.assembly import Own, assemble
 from dltune.profile.climb import Climb
-from dltune.profile.document import Own, assemble
 from dltune.profile.processes import LEAST_SHARE
 from dltune.profile.trace_events import Event, Ran, Step, Told, as_messages
 from dltune.schemas import graph

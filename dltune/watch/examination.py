@@ -31,7 +31,7 @@ from dltune.system import topology
 from dltune.system.proc import process, stat
 from dltune.views import Loaded
 from dltune.watch.job_watch import JobWatch, unsettled
-from dltune.watch.session import Observing
+from dltune.watch.live_job import Observing
 
 PROCESS_SECONDS = 20.0
 

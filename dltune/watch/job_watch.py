@@ -21,7 +21,7 @@ import msgspec
 from dltune.base.errors import UsageError
 from dltune.extensions import extensions, load
 from dltune.findings.evidence import Evidence
-from dltune.findings.memory import MIN_WATCH, may_be_filling
+from dltune.findings.memory_use import MIN_WATCH, may_be_filling
 from dltune.frameworks.capabilities import Framework, framework
 from dltune.job.failures import loaded
 from dltune.job.launch import Job

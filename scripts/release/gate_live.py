@@ -32,7 +32,7 @@ from typing import Any
 
 from dltune.gate.comparison import ab
 from dltune.gate.limits import Config
-from dltune.gate.measure import Measurement
+from dltune.gate.measurement import Measurement
 from dltune.system import topology
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "gate"))

@@ -27,7 +27,7 @@ from typing import Any
 
 from gate_live import busy, in_microseconds, write_recording
 
-from dltune.gate import commands, training
+from dltune.gate import commands, launches
 from dltune.gate.checkouts import Side
 from dltune.gate.fairness import alike
 from dltune.gate.limits import Config, parse
@@ -66,7 +66,7 @@ def main() -> None:
         while time.monotonic() - began < args.seconds:
             for name, (config, variables) in kinds.items():
                 started, shared = time.monotonic(), variables()
-                found = training.launch(
+                found = launches.launch(
                     [side.having(shared) for side in random.sample(sides, 2)],
                     {side.name: signatures for side in sides},
                     machine,

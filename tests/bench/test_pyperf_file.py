@@ -10,8 +10,8 @@ import pyperf
 import pytest
 
 from dltune.base.errors import UsageError
-from dltune.bench import document
-from dltune.bench.document import encode
+from dltune.bench import step_times
+from dltune.bench.step_times import encode
 
 CIRCUMSTANCES = {
     "cpu_model": "Some CPU",
@@ -76,7 +76,7 @@ def test_a_setting_without_a_step_is_refused() -> None:
 
 
 def test_without_pyperf_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(step_times.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pyperf, which is not installed") as caught:
-        document.require_pyperf()
+        step_times.require_pyperf()
     assert "dltune[bench]" in str(caught.value.remedy)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import synthetic
 
-from dltune.bench.document import summary
+from dltune.bench.step_times import summary
 from dltune.cli.terminal import show_view
 from dltune.report.kinds.bench import view
 from dltune.schemas.bench import SCHEMA as BENCH_SCHEMA

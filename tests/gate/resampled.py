@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltune.gate.training import quartile
+from dltune.gate.launches import quartile
 from dltune.stats import stake
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -16,7 +16,7 @@ from dltune.gate import fairness as module
 from dltune.gate.checkouts import Side, in_checkout
 from dltune.gate.fairness import alike
 from dltune.gate.limits import Config, Limit
-from dltune.gate.measure import measure
+from dltune.gate.measurement import measure
 from dltune.system import memory
 
 SIDES = [Side(name, name, ("python", "train.py"), Path()) for name in ("base", "head")]

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from dltune.base.documents import struct_faults
-from dltune.gate import checkouts, formats, measure
+from dltune.gate import checkouts, formats, measurement
 from dltune.gate.comparison import ab
 from dltune.gate.formats import where
 from dltune.gate.limits import Config, Limit
-from dltune.gate.measure import slower
+from dltune.gate.measurement import slower
 from dltune.schemas import gate as doc
 from dltune.schemas.gate import Slower
 from dltune.system import topology
@@ -46,7 +46,7 @@ while turns < 10 or time.monotonic() < until:
 """
 
 
-def rounds(count: int, lot: random.Random, **seconds: float) -> list[measure.Amounts]:
+def rounds(count: int, lot: random.Random, **seconds: float) -> list[measurement.Amounts]:
     return [
         {"op": {name: value * lot.gauss(1.0, 0.05) for name, value in seconds.items()}}
         for _ in range(count)
@@ -69,8 +69,8 @@ def test_the_most_costly_comes_first_and_what_is_new_counts() -> None:
 
 
 def test_little_beside_much_is_left_out() -> None:
-    base: list[measure.Amounts] = [{"op": {"a": 1.0, "b": 1.0}} for _ in range(6)]
-    head: list[measure.Amounts] = [{"op": {"a": 9.0, "b": 1.01}} for _ in range(6)]
+    base: list[measurement.Amounts] = [{"op": {"a": 1.0, "b": 1.0}} for _ in range(6)]
+    head: list[measurement.Amounts] = [{"op": {"a": 9.0, "b": 1.01}} for _ in range(6)]
     assert [what for _, what, _ in slower(base, head)] == ["a"]
 
 
@@ -89,11 +89,11 @@ def test_seldom_where_nothing_changes() -> None:
 
 
 def test_a_kind_that_was_not_seen_in_a_round_does_not_count_there() -> None:
-    base: list[measure.Amounts] = [{"op": {"a": 1.0}, "python": {}} for _ in range(3)]
-    head: list[measure.Amounts] = [
+    base: list[measurement.Amounts] = [{"op": {"a": 1.0}, "python": {}} for _ in range(3)]
+    head: list[measurement.Amounts] = [
         {"op": {"a": 1.0}, "python": {"f": 1.0 - i / 100}} for i in range(3)
     ]
-    missing: list[measure.Amounts] = [{"op": {"a": 1.0}}]
+    missing: list[measurement.Amounts] = [{"op": {"a": 1.0}}]
     ((kind, what, (before, after, *_)),) = slower(base + missing, head + missing)
     assert (kind, what) == ("python", "f")
     assert (before, after) == (0.0, pytest.approx(0.99))
@@ -112,7 +112,7 @@ def test_a_kind_that_was_not_seen_in_a_round_does_not_count_there() -> None:
     ],
 )
 def test_it_is_asked_where_a_ratio_of_times_has_failed(verdict: doc.Verdict, asked: bool) -> None:
-    assert measure.asked([verdict]) == asked
+    assert measurement.asked([verdict]) == asked
 
 
 @pytest.mark.skipif(can_use_py_spy()[0] is None, reason="py-spy cannot look here")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from told import MS
 
 from dltune.job import protocol
-from dltune.profile.document import links
+from dltune.profile.assembly import links
 from dltune.schemas.profile import (
     Node,
     Partner,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observations import observation, process
 
-from dltune.findings.memory import MIN_WATCH
+from dltune.findings.memory_use import MIN_WATCH
 from dltune.job.launch import Job
 from dltune.watch import job_watch
 from dltune.watch.job_watch import growth, looked_at_again, unsettled

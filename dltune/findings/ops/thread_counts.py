@@ -24,7 +24,7 @@ from dltune.analysis.step_parts import (
 from dltune.findings import cores
 from dltune.findings.cores import crowding_share, job_thread_limit, sequential_setting, thread_limit
 from dltune.findings.evidence import Evidence
-from dltune.findings.memory import fault_share
+from dltune.findings.memory_use import fault_share
 from dltune.findings.rule import rule
 from dltune.frameworks.capabilities import framework
 from dltune.schemas.diagnosis import Finding, Gain, Observation, Process

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from dltune.base import documents
 from dltune.base.formatting import visible
-from dltune.bench import document
-from dltune.bench.document import measured
+from dltune.bench import step_times
+from dltune.bench.step_times import measured
 from dltune.report.markup import Markup, joined, legend, row, tag, tick
 from dltune.report.page import plan_behind
 from dltune.report.plot import Axis, Plot, cdf, up_to
@@ -27,12 +27,12 @@ def view(bench: Bench, context: Context) -> View:
             *on_terminal(visible(shlex.join(bench.command))),
             Picture(lambda _: _beside(bench)),
             *on_page(f"Ratios are over {bench.reference}: below 1 is faster."),
-            document.times(bench),
+            step_times.times(bench),
             *on_terminal(
                 f"ratio: step time divided by that of {bench.reference}; below 1 is faster"
             ),
         ]
-        costs = [document.costs(bench), *on_terminal("", *_closing(bench))]
+        costs = [step_times.costs(bench), *on_terminal("", *_closing(bench))]
         sections += [
             Section("bench", "Predicted and measured", times),
             Section("steps", "Step times", [Picture(lambda _: _steps(bench))]),
@@ -43,7 +43,7 @@ def view(bench: Bench, context: Context) -> View:
     if not measured(bench):
         remarks.append("No setting was measured.")
     else:
-        remarks += [f"{sentence}." for sentence in document.by_chance(bench)]
+        remarks += [f"{sentence}." for sentence in step_times.by_chance(bench)]
     plan = plan_behind(bench, context)
     if plan is None and context.of(Plan):
         remarks.append("This comparison used a plan that is not on this page.")
@@ -65,7 +65,7 @@ def view(bench: Bench, context: Context) -> View:
 
 
 def _closing(bench: Bench) -> Iterator[str]:
-    yield from document.by_chance(bench)
+    yield from step_times.by_chance(bench)
     rounds = min(len(setting.turns) for setting in measured(bench))
     levels = {s.summary.ratio.confidence for s in measured(bench) if s.summary and s.summary.ratio}
     if levels and min(levels) < 0.95:
@@ -76,7 +76,7 @@ def _closing(bench: Bench) -> Iterator[str]:
     if plan := next((setting for setting in measured(bench) if setting.name == "plan"), None):
         parts = [bench.strategy, *map(str, plan.choices)]
         yield f"the plan is {', '.join(filter(None, parts))}{_twins(plan, bench)}"
-        if sentence := document.speed_up(plan, bench):
+        if sentence := step_times.speed_up(plan, bench):
             yield sentence
 
 
@@ -137,7 +137,7 @@ def _beside(bench: Bench) -> Markup:
 def _steps(bench: Bench) -> Markup:
     """Of each setting all steps, and E of each where transfers are ordered."""
     times = {s.name: [t * 1e3 for turn in s.turns for t in turn.steps] for s in measured(bench)}
-    overlaps = {s.name: found for s in measured(bench) if (found := document.scheduling(s))}
+    overlaps = {s.name: found for s in measured(bench) if (found := step_times.scheduling(s))}
     drawn = [cdf("Share of steps that took at most this long", times, " ms")]
     if overlaps:
         caption = "Share of steps with at most this transfer efficiency (E)"

@@ -13,8 +13,8 @@ from told import MS, plugin
 
 from dltune.base.errors import UsageError
 from dltune.bench.contest import Contest, Runner
-from dltune.bench.document import chosen
-from dltune.bench.settings import settings, usual
+from dltune.bench.contestants import settings, usual
+from dltune.bench.step_times import chosen
 from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.plan.plan import new_plan, with_sections

@@ -24,7 +24,7 @@ def main() -> None:
     import tensorflow as tf
     from tensorflow.python.eager import context
 
-    from dltune.frameworks.tensorflow.standalone.graph import build
+    from dltune.frameworks.tensorflow.standalone.op_graph import build
 
     tf.config.threading.set_inter_op_parallelism_threads(1)
     # what no op waits for would be taken out, and ops on the same inputs be merged: only the

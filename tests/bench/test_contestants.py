@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from dltune.base.errors import UsageError
-from dltune.bench.settings import on_part, settings
+from dltune.bench.contestants import on_part, settings
 from dltune.plan.plan import with_sections
 from dltune.plan.settings.choices import NOTHING, Applied, applied
 from dltune.schemas.plan import SCHEMA, Candidate, OpPlan, Plan, Prediction, Threads, Uniform

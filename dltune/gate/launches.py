@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dltune.base.errors import DltuneError, UsageError
 from dltune.bench.contest import Contest, Progress, Runner
-from dltune.bench.settings import Setting
+from dltune.bench.contestants import Setting
 from dltune.gate.checkouts import Side, blame
 from dltune.gate.limits import OPS
 from dltune.job import protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dltune.bench.document import summary
+from dltune.bench.step_times import summary
 from dltune.schemas.bench import Turn
 
 

@@ -11,7 +11,7 @@ import pytest
 from dltune.base.errors import UsageError
 from dltune.gate.checkouts import Side
 from dltune.gate.limits import Config, Limit
-from dltune.gate.measure import measure
+from dltune.gate.measurement import measure
 
 PAGES = "x = bytearray({} * 4096)\nfor i in range({}): x[i * 4096] = 1"
 

@@ -11,8 +11,8 @@ from told import MS, TRAINING, execution, graph, record
 from dltune.base.documents import struct_faults
 from dltune.job import protocol
 from dltune.job.record import Record
+from dltune.profile.assembly import Own, _inputs, assemble
 from dltune.profile.climb import Climb
-from dltune.profile.document import Own, _inputs, assemble
 from dltune.profile.processes import Meeting
 from dltune.schemas.profile import Profile
 

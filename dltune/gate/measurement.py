@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from dltune.base.errors import UsageError
-from dltune.gate import commands, training
+from dltune.gate import commands, launches
 from dltune.gate.checkouts import Side
 from dltune.gate.fairness import Disturbance, alike
 from dltune.gate.limits import BENCHMARK, FROM_DOCUMENT, TIMED, Config, Limit, metric
@@ -213,7 +213,7 @@ def _sampler(
     if made.kind == "steps":
 
         def launch() -> dict[str, dict[str, float]]:
-            done = training.launch(
+            done = launches.launch(
                 made.drawn(),
                 made.signatures,
                 machine,
@@ -407,7 +407,7 @@ def _round(
             seconds = statistics.median(steps)
             yield side.name, {"python": _python(stacks, tops[side.name], side, lines, seconds)}
         return
-    done = training.launch(
+    done = launches.launch(
         sides,
         made.signatures,
         machine,
@@ -433,7 +433,7 @@ def _round(
         yield side.name, amounts
 
 
-def _within(seen: training.Seen) -> dict[SlowerKind, dict[str, float]]:
+def _within(seen: launches.Seen) -> dict[SlowerKind, dict[str, float]]:
     """Return the seconds of the parts and the ops of a step. Graphs other than the main graph
     count as often as they run for each execution of the main graph."""
     found: dict[SlowerKind, dict[str, float]] = {
@@ -483,7 +483,7 @@ def _looked_at(side: Side, timeout: float) -> list[Stack]:
         raise UsageError(why, remedy=None)
     with tempfile.TemporaryDirectory(prefix="dltune-", dir=side.temporary) as folder:
         file = Path(folder) / "stacks"
-        under = side.under(stack_samples.recording(command, file, training.LOOKS_A_SECOND))
+        under = side.under(stack_samples.recording(command, file, launches.LOOKS_A_SECOND))
         try:
             commands.run(under, timeout=timeout)
             stacks = list(stack_samples.parse_stacks(file.read_text(errors="replace").splitlines()))

@@ -14,7 +14,7 @@ from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, columns
 from dltune.bench.contest import Contest
-from dltune.bench.settings import AS_FOUND, ONE_CORE, RECOMMENDED
+from dltune.bench.contestants import AS_FOUND, ONE_CORE, RECOMMENDED
 from dltune.plan.plan import ordered_sections
 from dltune.plan.planner import load_planner
 from dltune.schemas import bench as doc
