@@ -6,15 +6,12 @@ A package registers one `Extension` as an entry point of the group `dltune.exten
 that is imported before it is used, so a package that is broken affects only its own users.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,8 +48,7 @@ class DocumentKind(NamedTuple):
     is_evidence: bool = False
 
 
-@dataclass(frozen=True)
-class Hook:
+class Hook(NamedTuple):
     """A module that runs inside a job (`dltune/frameworks/bootstrap`). It imports nothing of dltune
     and only the standard library, apart from what the job has imported.
 
@@ -174,7 +170,7 @@ def _others() -> tuple[tuple[Extension, ...], Mapping[str, str]]:
     return tuple(loaded), failed
 
 
-def _entry_points() -> set[tuple[str, EntryPoint]]:
+def _entry_points() -> set[tuple[str, "EntryPoint"]]:
     """Importing importlib.metadata takes longer than the rest of `dltune --help`, so look first
     whether any package registers an extension."""
     if not any(_registering()):

@@ -4,7 +4,6 @@ terminal (`cli/terminal.py`) and a page (`report/`) draw the same view."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -16,8 +15,7 @@ from dltune.schemas.diagnosis import Finding
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(msgspec.Struct, frozen=True):
     """A sentence of "what was found". Of all, a page shows the three of the lowest `rank`:
     0 is a verdict by measurement, 1 a decision, 2 where the time goes, 3 why."""
 
@@ -25,31 +23,27 @@ class Headline:
     sentence: str
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """Findings, the most costly first. `ranked`: numbered on a terminal."""
 
     findings: Sequence[Finding]
     ranked: bool = False
 
 
-@dataclass(frozen=True)
-class Unobserved:
+class Unobserved(msgspec.Struct, frozen=True):
     """Sentences about what could not be observed. A page has them as remarks."""
 
     sentences: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A figure that only a page shows. `draw` returns its markup, in which identifiers begin with
     the argument. It is called only if there is a page."""
 
     draw: Callable[[str], Drawn]
 
 
-@dataclass(frozen=True)
-class Only:
+class Only(msgspec.Struct, frozen=True):
     """A piece that only one renderer shows."""
 
     medium: Literal["terminal", "page"]
@@ -65,8 +59,7 @@ def on_page(*pieces: Piece) -> list[Piece]:
     return [Only("page", piece) for piece in pieces]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """Sentences, tables and figures under a title. `name`: unique in its view, part of a link.
     `title`: the entry in the list of contents."""
 
@@ -75,8 +68,7 @@ class Section:
     body: Sequence[Piece]
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """A document, or a section of a plan. `head`: pairs (name, value) that say where the document
     comes from. `remarks`: warnings for a page, which iterates over them once."""
 
@@ -87,8 +79,7 @@ class View:
     remarks: Iterable[str] = ()
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True):
     """Work on a track from `start` to `end`, in whole nanoseconds from the begin of the step.
     `kind`: slices of the same kind have the same colour. `bytes`: the size of a transfer."""
 
@@ -99,16 +90,14 @@ class Slice:
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """The slices of one resource, in order of time, without overlap."""
 
     label: str
     slices: Sequence[Slice]
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """A step on several resources, each with its own track."""
 
     title: str
@@ -138,8 +127,7 @@ Piece: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """A document and its file. `kind`: the name in its schema, such as "dltune.profile".
     `prefix`: the begin of all identifiers of its view."""
 
@@ -149,8 +137,7 @@ class Loaded:
     prefix: str
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The documents of a page, so that a plan finds its profile and a bench its plan; none on a
     terminal. `top`: the number of ops or rows to print there."""
 

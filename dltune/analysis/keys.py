@@ -6,7 +6,8 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from dltune.schemas import graph
 from dltune.schemas.graph import SIZES, TensorType
@@ -17,8 +18,7 @@ FLOATS = frozenset({"float", "double", "half", "bfloat16"})
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """`family`: the op type without additions of kernel rewriting (`_Mkl`, `Native`, `_Fused`) and
     without its version. `attributes`: text as in the key."""
 
@@ -98,8 +98,7 @@ Shape = tuple[int, ...]
 MOST_TAPS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Dimensions of an image tensor that are batch, channels and space."""
 
     channels: int
@@ -116,8 +115,7 @@ def layout(key: Key, rank: int) -> Layout:
     return Layout(rank - 1, tuple(range(1, rank - 1)))
 
 
-@dataclass(frozen=True)
-class Sliding:
+class Sliding(msgspec.Struct, frozen=True):
     """Places of windows along each spatial dimension, and pairs of a window and an element in it.
 
     Elements of padding do not count: a kernel need not compute with them, and on small images they

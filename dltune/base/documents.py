@@ -196,7 +196,7 @@ def _compiled(hint: Any) -> tuple[tuple[Bound, ...], _Check | None]:
     for kind in typing.get_args(plain) if union else (plain,):
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return bounds, _struct_faults if any(_checks(kind)) else None
+            return bounds, _struct_faults
         if origin is dict or (origin is tuple and arguments[-1] is Ellipsis):
             item = _compiled(arguments[origin is dict])
             return bounds, functools.partial(_item_faults, *item) if any(item) else None

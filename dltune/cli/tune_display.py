@@ -6,9 +6,9 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from dltune.base.formatting import Table, columns
 from dltune.cli import terminal

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Number = Literal["intra", "inter"]  # threads within an op, and ops at a time
 
 
-@dataclass(frozen=True, kw_only=True)
-class Framework:
+class Framework(msgspec.Struct, frozen=True, kw_only=True):
     """The capabilities of a framework, and facts about it. The defaults are those of a framework
     that dltune does not know.
 

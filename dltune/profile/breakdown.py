@@ -27,10 +27,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
 
 from dltune.job import protocol
 from dltune.job.record import NANOSECOND
+from dltune.schemas.graph import kind
 from dltune.schemas.profile import Line, Part, PartName, is_awaited
 from dltune.system.checks.software import can_use_py_spy
 from dltune.system.proc.process import Frame, NoStack, calls_torch, exists, own_line, stacks
@@ -39,34 +39,8 @@ PARTS: tuple[PartName, ...] = ("ops", "executor", "input", "communication", "pyt
 # which of several simultaneous parts counts
 _FIRST: tuple[PartName, ...] = ("ops", "input", "communication", "executor")
 
-Kind = Literal["ops", "input", "communication", "call"]
-
-# The one table of node types; types without a match work. A call is as busy as its body.
-_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    (
-        "input",
-        re.compile(
-            r"IteratorGetNext|Dequeue|Unstage|^Barrier(TakeMany|ReadySize)|^ReaderRead"
-            r"|^DatasetToSingleElement|^DataLoader$"
-        ),
-    ),
-    (
-        "communication",
-        re.compile(
-            r"^Collective|^Horovod|Nccl|^_(Host)?(Send|Recv)|^(Send|Recv)Tensor|^Byteps"
-            r"|^RemoteCall|Accumulator(TakeGradient|TakeDense)|^(c10d|gloo|nccl|mpi)::"
-        ),
-    ),
-    ("call", re.compile(r"^(Stateful)?PartitionedCall|^(Stateless)?(If|While|Case)$|^For$")),
-)
-
 # absolute nanoseconds, the end left out; the part then ("executor": an execution)
 _Interval = tuple[int, int, PartName]
-
-
-def kind(node_type: str) -> Kind:
-    """Return how an op of this type spends its time."""
-    return next((found for found, pattern in _KINDS if pattern.search(node_type)), "ops")
 
 
 def parts(

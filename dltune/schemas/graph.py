@@ -7,12 +7,10 @@ Nodes, tensors and ops are referred to by position, counted from 0.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import graphlib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -198,8 +196,7 @@ _INPUT = re.compile(r"(\w+)\[([\d,]*)\]")
 _ATTRIBUTE = re.compile(r"(?:^|, )(\w+)=")
 
 
-@dataclass(frozen=True)
-class TensorType:
+class TensorType(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...]
 
@@ -216,8 +213,7 @@ class TensorType:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True)
-class OpKey:
+class OpKey(msgspec.Struct, frozen=True):
     """What an op's key says: `Conv2D(float[8,28,28,64],float[3,3,64,64]){padding=SAME, ...}`.
 
     The plugin writes keys (`Attributes` in dltune/frameworks/tensorflow/plugin/capture.cc), and so
@@ -230,7 +226,7 @@ class OpKey:
     attributes: Mapping[str, str]
 
     def with_inputs(self, inputs: tuple[TensorType, ...]) -> OpKey:
-        return dataclasses.replace(self, inputs=inputs)
+        return msgspec.structs.replace(self, inputs=inputs)
 
     def integers(self, attribute: str) -> tuple[int, ...]:
         """The numbers of a list attribute; none when the key has no such attribute."""
@@ -300,3 +296,30 @@ ARGUMENTS: Mapping[str, Mapping[int, str]] = {
 def aten_name(kind: str) -> str:
     """`aten::_softmax` and `aten::softmax_` are `softmax`."""
     return kind.removeprefix(NAMESPACE).strip("_")
+
+
+Kind = Literal["ops", "input", "communication", "call"]
+
+# The one table of node types; types without a match work. A call is as busy as its body.
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    (
+        "input",
+        re.compile(
+            r"IteratorGetNext|Dequeue|Unstage|^Barrier(TakeMany|ReadySize)|^ReaderRead"
+            r"|^DatasetToSingleElement|^DataLoader$"
+        ),
+    ),
+    (
+        "communication",
+        re.compile(
+            r"^Collective|^Horovod|Nccl|^_(Host)?(Send|Recv)|^(Send|Recv)Tensor|^Byteps"
+            r"|^RemoteCall|Accumulator(TakeGradient|TakeDense)|^(c10d|gloo|nccl|mpi)::"
+        ),
+    ),
+    ("call", re.compile(r"^(Stateful)?PartitionedCall|^(Stateless)?(If|While|Case)$|^For$")),
+)
+
+
+def kind(node_type: str) -> Kind:
+    """Return how an op of this type spends its time."""
+    return next((found for found, pattern in _KINDS if pattern.search(node_type)), "ops")

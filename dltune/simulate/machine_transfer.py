@@ -11,13 +11,16 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dltune.analysis import keys
 from dltune.schemas.machine import Machine
 from dltune.simulate.op_time import Case, Curve, all_cases
-from dltune.simulate.workload import Workload
+
+if TYPE_CHECKING:
+    from dltune.simulate.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import msgspec
 
 from dltune.analysis.step_parts import ENOUGH, is_compiled, measured, unmeasured
 from dltune.base.errors import UsageError
-from dltune.profile.breakdown import kind
-from dltune.schemas.graph import of_node
+from dltune.schemas.graph import kind, of_node
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Candidate
 from dltune.schemas.profile import (

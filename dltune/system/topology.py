@@ -22,9 +22,10 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from dltune.base.errors import UsageError
 from dltune.schemas import machine as document
@@ -38,8 +39,7 @@ _Cpus: TypeAlias = frozenset[int]
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True):
     """The machine, and where its facts come from.
 
     `mask`: the online CPUs of the affinity mask; `cpuset`: those of the control groups (None: no
@@ -55,8 +55,7 @@ class Survey:
     gaps: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(msgspec.Struct, frozen=True):
     """A data cache, one piece of it: behind `cpus`. `size` in bytes."""
 
     level: int

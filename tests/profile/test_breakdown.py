@@ -13,8 +13,9 @@ from told import graph
 
 from dltune.job import protocol
 from dltune.job.record import NANOSECOND
-from dltune.profile.breakdown import PARTS, kind, parts
+from dltune.profile.breakdown import PARTS, parts
 from dltune.schemas import profile as doc
+from dltune.schemas.graph import kind
 
 TYPES = ("Conv2D", "IteratorGetNext", "CollectiveReduceV2", "StatefulPartitionedCall")
 OP, INPUT, COMMUNICATION, CALL = range(4)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from msgspec.structs import replace
 from page_parsed import parsed
 
 from dltune.base.formatting import Bar, Figure, Key, Prose, Table, columns
@@ -46,7 +45,7 @@ def test_rows_left_out_are_told(capsys):
     table = _table(*[_row()] * 5)
     terminal.show(table, most=2)
     assert "ops, 2 of 5" in capsys.readouterr().out
-    assert "Ops, 2 of 5" in html(dataclasses.replace(table, most_on_page=2), "ops")
+    assert "Ops, 2 of 5" in html(replace(table, most_on_page=2), "ops")
 
 
 def test_a_name_cannot_steer_a_terminal(capsys):

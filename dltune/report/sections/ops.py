@@ -6,9 +6,9 @@ time.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dltune.analysis import op_tables
 from dltune.analysis.op_causes import why
@@ -168,7 +168,7 @@ def ops(analysis: Analysis, chosen: Choices, prefix: str) -> Markup:
         for row, figures in zip(table.rows, timed, strict=False)
     ]
     heads = (*table.columns[:-1], *columns("chosen", "", "why"))
-    wide = dataclasses.replace(table, columns=heads, rows=rows)
+    wide = replace(table, columns=heads, rows=rows)
     shown = html(wide, f"{prefix}-ops-table")
     own = op_tables.own_times(analysis.profile.ops, DRAWN, op_tables.WORTH)
     if own.rows:  # such as what torch.compile has compiled

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from dltune.base.formatting import Table, columns, counted, visible
-from dltune.profile.breakdown import kind
 from dltune.profile.processes import receives
 from dltune.report.markup import Markup, captioned, data, html, joined, legend, short, tag
 from dltune.report.plot import Axis, Plot, up_to
@@ -26,6 +25,7 @@ from dltune.report.timeline import (
     mean_corunning,
     measured,
 )
+from dltune.schemas.graph import kind
 from dltune.schemas.profile import Memory, Node, Profile, Step
 from dltune.simulate.overlap import Bounds
 from dltune.views import Schedule, Slice, Track

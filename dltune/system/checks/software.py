@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import importlib.metadata
 import math
 import os
 import platform
@@ -54,6 +53,8 @@ def installed_tensorflow() -> Installed | None:
     folder = folder_of("tensorflow")
     if folder is None:
         return None
+    import importlib.metadata  # it takes longer to import than all else here
+
     version = ""
     for name in DISTRIBUTIONS:
         try:

@@ -5,7 +5,6 @@ Only the standard library is used: this runs in the job's own Python as well as 
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +42,8 @@ def tensorflow_version(folder: Path) -> str:
 
     Raises RuntimeError when it was not installed from a wheel.
     """
+    import importlib.metadata  # it takes longer to import than all else here
+
     for found in importlib.metadata.distributions(path=[str(folder.parent)]):
         if (found.name or "").lower().replace("_", "-") in DISTRIBUTIONS:
             return found.version
