@@ -134,13 +134,13 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """CLOCK_MONOTONIC in nanoseconds as `step_barrier` reads it, moved by hand."""
+    """CLOCK_MONOTONIC in nanoseconds as `turns.barrier` reads it, moved by hand."""
     import pretended
 
-    from dltune import turns
+    from dltune.turns import barrier
 
     made = pretended.Clock()
-    monkeypatch.setattr(turns.time, "monotonic_ns", made)
+    monkeypatch.setattr(barrier.time, "monotonic_ns", made)
     return made
 
 

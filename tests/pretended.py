@@ -7,8 +7,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from dltune.bench.contest import Runner
 from dltune.bench.contestants import Setting
+from dltune.bench.runner import Runner
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.job.protocol import Orders

@@ -13,8 +13,8 @@ from dltune.analysis.op_causes import FAULT_SECONDS
 from dltune.base import documents
 from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, columns
-from dltune.bench.contest import Contest
 from dltune.bench.contestants import AS_FOUND, ONE_CORE, RECOMMENDED
+from dltune.bench.runner import Runner
 from dltune.plan.plan import ordered_sections
 from dltune.plan.planner import load_planner
 from dltune.schemas import bench as doc
@@ -22,20 +22,21 @@ from dltune.schemas.bench import Bench, Setting
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan, Threads
 from dltune.stats import paired_ratio
+from dltune.turns.rounds import Rounds
 
 
 def assemble(
-    contest: Contest, *, plan: Plan, machine: Machine, command: Sequence[str]
+    rounds: Rounds[Runner], *, plan: Plan, machine: Machine, command: Sequence[str]
 ) -> doc.Bench:
     """Return the bench document of the turns so far. Ratios are relative to the job as found if
     it was measured, else to "recommended", else to the first setting."""
-    names = [runner.setting.name for runner in contest.runners]
+    names = [runner.setting.name for runner in rounds.jobs]
     reference = next((name for name in (AS_FOUND, RECOMMENDED) if name in names), names[0])
     medians = {
-        name: {turn.round: turn.median for turn in turns} for name, turns in contest.turns.items()
+        name: {turn.round: turn.median for turn in turns} for name, turns in rounds.turns.items()
     }
     settings = []
-    for runner in contest.runners:
+    for runner in rounds.jobs:
         setting = runner.setting
         pools = runner.pools or setting.uniform
         settings.append(
@@ -45,9 +46,9 @@ def assemble(
                 inter=pools.inter if pools else len(machine.cores),
                 cpus=setting.cpus,
                 predicted=runner.predicted,
-                turns=tuple(contest.turns[setting.name]),
+                turns=tuple(rounds.turns[setting.name]),
                 summary=summary(
-                    contest.turns[setting.name],
+                    rounds.turns[setting.name],
                     medians[setting.name],
                     medians[reference] if setting.name != reference else {},
                     medians.get(ONE_CORE, {}),
@@ -60,14 +61,14 @@ def assemble(
         schema=doc.SCHEMA,
         created=documents.now(),
         dltune=__version__,
-        partial=contest.partial,
+        partial=rounds.partial,
         command=tuple(command),
         machine=machine,
-        framework=contest.runners[0].framework,
+        framework=rounds.jobs[0].framework,
         plan=documents.digest(plan),
         strategy=", ".join(chosen(plan)),
         reference=reference,
-        rounds=contest.rounds,
+        rounds=rounds.rounds,
         settings=tuple(settings),
     )
 

@@ -15,9 +15,9 @@ from dltune.base.formatting import between_commas
 from dltune.cli.options import JOB, PATH, example, wait_option
 
 if TYPE_CHECKING:
-    from dltune.bench.contest import Progress
     from dltune.cli.terminal import Line
     from dltune.schemas.bench import Bench
+    from dltune.turns.rounds import Progress
 
 
 @click.command(
@@ -88,8 +88,8 @@ def command(
     time; dltune stops them after the last round.
     """
     from dltune.bench import step_times
-    from dltune.bench.contest import MORE_STEPS, Contest, Runner, compete
     from dltune.bench.contestants import ONE_CORE, settings, usual
+    from dltune.bench.runner import Runner, compete
     from dltune.bench.step_times import assemble
     from dltune.cli import results, terminal
     from dltune.job.launch import require_enabled
@@ -98,6 +98,8 @@ def command(
     from dltune.report.kinds.bench import view
     from dltune.schemas.settings import SettingsPlan
     from dltune.system import topology
+    from dltune.turns.barrier import HungError
+    from dltune.turns.rounds import HUNG_REMEDY, MORE_STEPS, Rounds
 
     if not job:
         raise UsageError(
@@ -126,12 +128,12 @@ def command(
         line = stack.enter_context(terminal.line())
 
         def keep() -> Bench:
-            made = assemble(contest, plan=plan, machine=machine, command=job)
+            made = assemble(series, plan=plan, machine=machine, command=job)
             if file:
                 file.write(made)
             return made
 
-        contest = Contest(
+        series = Rounds(
             runners,
             rounds=rounds,
             seconds=seconds_per_turn,
@@ -148,9 +150,9 @@ def command(
         for sentence in around.left:
             line.say(f"setting not applied: {sentence}")
         try:
-            compete(contest, job, verbose=verbose, say=line.say)
+            compete(series, job, verbose=verbose, say=line.say)
         except terminal.Ended as signalled:
-            if not any(contest.turns.values()):
+            if not any(series.turns.values()):
                 line.say("no turn was completed")
                 raise
             ended = signalled
@@ -163,16 +165,16 @@ def command(
     results.tell(bench, view, as_json=as_json, written=(output, pyperf))
     if ended:
         sys.exit(ended.exit_code)
-    if contest.hung:
+    if series.fault is None:
+        return
+    kept = "the completed turns are kept"
+    if isinstance(series.fault, HungError):
+        raise UsageError(f"{bench.partial}; {kept}", remedy=HUNG_REMEDY)
+    if code := series.fault.job.exit_code:
+        raise JobFailed(f"{bench.partial}; {kept}", code)
+    if not all(series.turns.values()):
         raise UsageError(
-            f"{bench.partial}; the completed turns are kept", remedy=contest.hung.remedy
-        )
-    if contest.culprit and (code := contest.culprit.exit_code):
-        raise JobFailed(f"{bench.partial}; the completed turns are kept", code)
-    if contest.culprit and not all(contest.turns.values()):
-        raise UsageError(
-            f"{bench.partial}, before each setting had a turn; the completed turns are kept",
-            remedy=MORE_STEPS,
+            f"{bench.partial}, before each setting had a turn; {kept}", remedy=MORE_STEPS
         )
 
 

@@ -89,7 +89,6 @@ def command(
     compares the choice with the job as found, in new rounds. It changes none of your files.
     """
     from dltune.base.documents import claim
-    from dltune.bench.contest import all_ended
     from dltune.cli import terminal, tune_display
     from dltune.job.launch import require_enabled
     from dltune.plan.plan import merge_section, names_ops
@@ -166,8 +165,7 @@ def command(
 
         search.keep = keep
         try:
-            with all_ended() as jobs:
-                jobs.enter_context(evaluator)
+            with evaluator:
                 _run(search, evaluator, budget)
         except terminal.Ended as signalled:
             if not search.trials:

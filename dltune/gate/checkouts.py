@@ -10,23 +10,19 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import visible
-from dltune.job import protocol, rank_layout
-from dltune.job.launch import Job, Process
 from dltune.job.subprocesses import last_lines, python_path
+from dltune.turns.rounds import undisturbed
 
 PREFIX = "dltune-gate-"
 LOCK = ".alive"
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # variables by which git, in a hook or an alias, would be held to another repository
 GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
@@ -150,22 +146,7 @@ def checkouts(repo: Repository, commits: Mapping[str, str]) -> Iterator[dict[str
             _remove(repo, home, made)
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """However often somebody presses Ctrl-C meanwhile."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:  # one that Python has not set
-                signal.signal(number, handler)
-
-
-@_undisturbed()
+@undisturbed()
 def _remove(repo: Repository, home: Path, tops: Sequence[Path]) -> None:
     for top in tops:
         _git(repo.top, "worktree", "remove", "--force", "--force", str(top))
@@ -247,26 +228,6 @@ class Side:
     def under(self, program: Sequence[str]) -> Side:
         """The same command, started by another one that takes it after "--"."""
         return replace(self, command=[*program, "--", *self.command])
-
-    def start(
-        self,
-        log: Path,
-        *,
-        greet: Callable[[Process], list[str]],
-        answer: Callable[[protocol.Python], dict[str, object]] = lambda _: {},
-    ) -> Job:
-        """The command as a job that writes to `log`. Raises as `Job`."""
-        command, environment = rank_layout.with_own_port(self.command, self.environment)
-        with open(log, "wb") as file:
-            return Job(
-                command,
-                answer=answer,
-                greet=greet,
-                environment=environment,
-                stdout=file.fileno(),
-                stderr=file.fileno(),
-                folder=self.folder,
-            )
 
 
 def require_own_files(repo: Repository, command: Sequence[str]) -> None:

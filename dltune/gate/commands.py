@@ -41,6 +41,7 @@ from dltune.schemas.plan import Threads
 from dltune.system.perf import access, events
 from dltune.system.perf.events import HARDWARE
 from dltune.system.proc import stat
+from dltune.turns.rounds import logged_job
 
 # Kind of a command: a training job whose steps can be timed, or one that is timed whole
 
@@ -76,7 +77,9 @@ def look(
     began = looked = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=side.temporary) as folder:
         log = Path(folder) / "log"
-        with side.start(log, greet=greet) as job:
+        with logged_job(
+            side.command, side.environment, log, greet=greet, folder=side.folder
+        ) as job:
             tell(f"first run in {side.title}")
             for event in job.events(min(0.5, timeout)):
                 if event is not None:

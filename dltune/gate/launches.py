@@ -11,16 +11,13 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import statistics
-import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dltune.base.errors import DltuneError, UsageError
-from dltune.bench.contest import Contest, Progress, Runner
 from dltune.bench.contestants import Setting
+from dltune.bench.runner import Runner
 from dltune.gate.checkouts import Side, blame
 from dltune.gate.limits import OPS
 from dltune.job import protocol
@@ -29,7 +26,8 @@ from dltune.job.record import NANOSECOND, Record
 from dltune.plan.plan import new_plan
 from dltune.schemas.machine import Machine
 from dltune.stats import quantiles
-from dltune.turns import JobEndedError
+from dltune.turns.barrier import JobEndedError, TurnError
+from dltune.turns.rounds import Progress, Rounds, RunningJobs, explained
 from dltune.watch.stack_samples import Looks, Stack
 
 # seconds of turns in a launch, about as long as its two jobs need to start
@@ -91,45 +89,45 @@ def launch(
         _Observer(side, signatures[side.name], machine, "peak_bytes" in wanted, patterns, looking)
         for side in sides
     ]
-    runners = [observer.runner for observer in observers]
 
     def after_round() -> None:
-        if (patterns or looking) and contest.turns[sides[0].name]:
+        if (patterns or looking) and series.fault is None and series.turns[sides[0].name]:
             for observer in observers:
-                observer.record_ops()
+                observer.record_ops(series)
 
-    contest = Contest(
-        runners,
+    series = Rounds(
+        observers,
         rounds=rounds,
         seconds=seconds,
         patience=patience,
         enough=ENOUGH,
-        tell=lambda told: tell(_phase(told, contest.rounds)),
+        tell=lambda told: tell(_phase(told, series.rounds)),
         keep=after_round,
         watch=watch,
     )
-    with _running(observers):
+    with (
+        RunningJobs("dltune-gate-log-", temporary=sides[0].temporary) as jobs,
+        contextlib.ExitStack() as looks,
+    ):
+        for observer in observers:
+            side = observer.side
+            jobs.start(observer, side.command, side.environment, side.folder)
+            looks.callback(observer.end_looks)
         try:
-            contest.run()
-            if contest.hung:
-                raise contest.hung
-        except JobEndedError:
-            raise _ended(observers) from None
-        except DltuneError as error:
-            if any(observer.runner.ended for observer in observers):
-                raise _ended(observers) from None
-            culprit = _culprit(observers)
-            raise blame(culprit.side, str(error), culprit.log) from None
-        if contest.culprit:
-            raise _ended(observers)
-        made = _gathered(contest, observers)
+            series.run()
+        except DltuneError:
+            if series.fault is None:
+                raise
+        if series.fault:
+            raise _blamed(series.fault)
+        made = _gathered(series, observers)
         for observer in observers if looking else ():
             if seen := observer.seen():
                 made.seen[observer.side.name] = seen
     return made
 
 
-class _Observer:
+class _Observer(Runner):
     """One side's job, and the observations of it in addition to its steps."""
 
     def __init__(
@@ -141,35 +139,31 @@ class _Observer:
         patterns: Sequence[str],
         looking: bool,
     ) -> None:
+        orders = Orders(PLAIN, targets=signatures, barrier=True)
+        kind = _Counting if peak else Setting
+        super().__init__(
+            kind(side.name, None, orders),
+            machine,
+            # nothing was planned for the job: the plan holds only its step graphs
+            new_plan(machine, signatures=signatures),
+            self._observe,
+        )
         self.side = side
-        self._signatures = signatures
         self._patterns = patterns
         self._looking = looking
         self._looks: Looks | None = None
         self._record: Record | None = None
         self._recording = False  # its turn goes on
         self._executions: dict[int, list[protocol.Execution]] = defaultdict(list)
-        self.began = 0
-        self.log: Path | None = None
         self.peak = 0
         self.ops: dict[str, list[float]] = defaultdict(list)  # pattern -> seconds of an execution
-        orders = Orders(PLAIN, targets=signatures, barrier=True)
-        kind = _Counting if peak else Setting
-        self.runner = Runner(
-            kind(side.name, None, orders),
-            machine,
-            # nothing was planned for the job: the plan holds only its step graphs
-            new_plan(machine, signatures=signatures),
-            self._hear,
-        )
 
     @property
     def startup(self) -> list[float]:
         """Seconds until the job waited before its first step; without the time at the barrier."""
-        stood = self.runner.stood
-        return [] if stood is None else [(stood - self.began) * NANOSECOND]
+        return [] if self.stood is None else [self.stood * NANOSECOND - self.began]
 
-    def _hear(self, record: Record, execution: protocol.Execution) -> None:
+    def _observe(self, record: Record, execution: protocol.Execution) -> None:
         self.peak = max(self.peak, execution.peak)
         signature = record.graphs[execution.graph].signature
         # an execution that was granted in the next turn obeys these orders, too
@@ -189,17 +183,17 @@ class _Observer:
                 )
             )
 
-    def record_ops(self) -> None:
+    def record_ops(self, series: Rounds[_Observer]) -> None:
         """Run a short turn in which every op is recorded; its steps are in no step time. The first
         such turn, after a round, also starts the sampling of Python."""
-        if self._looking and self._looks is None and self.runner.lead is not None:
-            self._looks = Looks(self.runner.lead, LOOKS_A_SECOND)
+        if self._looking and self._looks is None and self.lead is not None:
+            self._looks = Looks(self.lead, LOOKS_A_SECOND)
         orders = Orders(RECORDING, targets=self._signatures, barrier=True, events=True)
-        self.runner.order(orders.lines())
+        self.order(orders.lines())
         self._recording = True
-        self.runner.take((RECORDED + 1) * len(self._signatures))
+        series.take(self, (RECORDED + 1) * len(self._signatures))
         self._recording = False
-        self.runner.order(Orders(PLAIN, targets=self._signatures, barrier=True).lines())
+        self.order(Orders(PLAIN, targets=self._signatures, barrier=True).lines())
 
     def seen(self) -> Seen | None:
         """Return the observations within the steps while the job still waits; None: nothing."""
@@ -238,11 +232,11 @@ def quartile(steps: Sequence[float]) -> float:
     return quantiles(steps, (0.25,))[0]
 
 
-def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
+def _gathered(rounds: Rounds[_Observer], observers: Sequence[_Observer]) -> Launch:
     made = Launch()
     for observer in observers:
         name = observer.side.name
-        turns = contest.turns[name]
+        turns = rounds.turns[name]
         if not turns:
             raise UsageError(
                 f"no step of the job in {observer.side.title} could be timed",
@@ -266,36 +260,15 @@ def _gathered(contest: Contest, observers: Sequence[_Observer]) -> Launch:
     return made
 
 
-@contextlib.contextmanager
-def _running(observers: Sequence[_Observer]) -> Iterator[None]:
-    temporary = observers[0].side.temporary
-    with contextlib.ExitStack() as stack:
-        made = tempfile.TemporaryDirectory(prefix="dltune-gate-log-", dir=temporary)
-        folder = Path(stack.enter_context(made))
-        for number, observer in enumerate(observers):
-            runner = observer.runner
-            observer.began = time.monotonic_ns()
-            observer.log = folder / f"{number}.log"
-            job = observer.side.start(observer.log, greet=runner.greet, answer=runner.answer)
-            stack.enter_context(job)
-            stack.callback(runner.release)
-            stack.callback(observer.end_looks)
-            runner.begin(job)
-        yield
-
-
-def _culprit(observers: Sequence[_Observer]) -> _Observer:
-    """Return the job that ended, else a job that never came to a step, else the first."""
-    ended = [o for o in observers if o.runner.ended]
-    late = [o for o in observers if not o.runner.standing]
-    return (ended or late or list(observers))[0]
-
-
-def _ended(observers: Sequence[_Observer]) -> UsageError:
-    culprit = _culprit(observers)
-    code = culprit.runner.exit_code
+def _blamed(fault: TurnError) -> UsageError:
+    """Return the error of the side whose job failed."""
+    observer = fault.job
+    assert isinstance(observer, _Observer)
+    if not isinstance(fault, JobEndedError):
+        return blame(observer.side, str(explained(fault)), observer.log)
+    code = observer.exit_code
     what = f"the job ended with exit code {code} before it was measured"
-    return blame(culprit.side, what, culprit.log, remedy=None if code else SHORT)
+    return blame(observer.side, what, observer.log, remedy=None if code else SHORT)
 
 
 def _phase(told: Progress, rounds: int) -> str:

@@ -21,6 +21,7 @@ from dltune.plan.settings.space import SPACE, by_name, joins
 from dltune.schemas.bench import Trial
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice, Kind, Untried
+from dltune.turns.rounds import rotated
 
 Candidate = tuple[Choice, ...]
 AS_GIVEN: Candidate = ()
@@ -160,10 +161,9 @@ class WarmPool:
 
     def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
         """A turn of each, in an order that is rotated by one from round to round."""
-        first = self._rounds % len(candidates)
-        self._rounds += 1
         before = self._evaluator.left()
-        taken = self._evaluator.round([*candidates[first:], *candidates[:first]])
+        taken = self._evaluator.round(rotated(candidates, self._rounds))
+        self._rounds += 1
         self._turns.append((before - self._evaluator.left()) / len(candidates))
         for candidate, result in taken.items():
             if isinstance(result, Refused):

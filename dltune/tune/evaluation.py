@@ -8,14 +8,11 @@ job ends.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from dltune.base.errors import DltuneError, UsageError
 from dltune.plan.settings.choices import as_it_is
@@ -23,19 +20,21 @@ from dltune.plan.settings.setting import Circumstances, starts_ranks
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice
 from dltune.system.memory import free_bytes, used_bytes
-from dltune.tune.candidate_job import (
-    TOO_SELDOM,
-    RefusedError,
-    Starting,
-    Tried,
-    ended,
-    failed,
-    launch,
-    no_effect,
-)
+from dltune.tune.candidate_job import RefusedError, Tried, failed, no_effect, refusal
 from dltune.tune.candidates import AS_GIVEN, Candidate, Refused
 from dltune.tune.guardian import Guardian
-from dltune.turns import FIRST_EXECUTIONS, WARM_UP, Allotment, JobEndedError, first_turn
+from dltune.turns.barrier import JobEndedError, TurnError
+from dltune.turns.rounds import (
+    FIRST_EXECUTIONS,
+    WARM_UP,
+    Allotment,
+    RunningJobs,
+    SeldomError,
+    arrivals,
+    first_turn,
+    undisturbed,
+    watched,
+)
 
 # approximate seconds of a turn; and its steps that count, for steps up to LONG seconds and for
 # longer steps: many short turns decide sooner than a few long turns. The loss of a job by waiting
@@ -59,19 +58,8 @@ ENOUGH_TURNS = 3
 ATTEMPTS = 3
 
 
-@dataclass
-class _Stand:
-    """A candidate that waits, ready for a turn. `closing` ends its job."""
-
-    tried: Tried
-    allotment: Allotment
-    log: Path
-    closing: contextlib.ExitStack
-    turns: int = 0
-
-
 class Measured:
-    """`Evaluator` for a job. Use as a context manager within `bench.contest.all_ended`'s."""
+    """`Evaluator` for a job. Use as a context manager: leaving the block ends all its jobs."""
 
     def __init__(
         self,
@@ -91,7 +79,7 @@ class Measured:
         self._here = here
         self._ends = time.monotonic() + budget
         self._patience = patience
-        self._verbose = verbose
+        self._jobs = RunningJobs("dltune-tune-", verbose=verbose)
         self._tell = tell
         self._known: tuple[frozenset[str], ...] = ()
         self._first_start: float | None = None  # seconds that the job as given took to its steps
@@ -100,25 +88,18 @@ class Measured:
         self._ranks = starts_ranks(here.command)  # the job as given has several
         self._typical = self._counted = 0.0  # seconds of the job as given in its turns
         self._largest = 0
-        self._numbers = itertools.count()
-        self._starting: dict[Candidate, Starting] = {}
-        self._stands: dict[Candidate, _Stand] = {}
+        self._starting: dict[Candidate, Tried] = {}
+        self._stands: dict[Candidate, Tried] = {}  # ready for a turn
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Measured:
-        made = tempfile.TemporaryDirectory(prefix="dltune-tune-")
-        self._folder = Path(self._stack.enter_context(made))
         self._guardian = self._stack.enter_context(Guardian())
+        self._stack.enter_context(self._jobs)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        with self._stack:
-            for stand in self._stands.values():
-                self._stack.push(stand.closing)
-            for starting in self._starting.values():
-                self._stack.push(starting.closing)
-            self._stands.clear()
-            self._starting.clear()
+    def __exit__(self, *error: Any) -> None:
+        with undisturbed():
+            self._stack.__exit__(*error)
 
     # --- the interface of the search
 
@@ -154,7 +135,7 @@ class Measured:
                     raise no_effect(candidate, choice, "the job already has this value")
                 self._launch(candidate)
             self._wait()
-            self._stands[candidate] = self._standing(self._starting.pop(candidate))
+            self._stands[candidate] = self._ready(candidate, self._starting.pop(candidate))
         except RefusedError as error:
             if candidate == AS_GIVEN:
                 self.error = error.error
@@ -163,12 +144,12 @@ class Measured:
 
     def round(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, float | Refused]:
         for unwanted in self._starting.values():  # expected, but not started in the end
-            unwanted.closing.close()
+            self._jobs.end(unwanted)
         self._starting.clear()
         return {candidate: self._turn(candidate) for candidate in candidates}
 
     def drop(self, candidate: Candidate) -> None:
-        self._stands.pop(candidate).closing.close()
+        self._jobs.end(self._stands.pop(candidate))
 
     # --- starting
 
@@ -180,13 +161,12 @@ class Measured:
 
     def _launch(self, candidate: Candidate) -> None:
         """Raises RefusedError."""
-        log = self._folder / f"{next(self._numbers)}.log"
         try:
-            self._starting[candidate] = launch(
-                candidate, self._here, self._known, log, self._guardian, verbose=self._verbose
-            )
+            tried = Tried(candidate, self._here, self._known, self._guardian)
+            self._jobs.start(tried, self._here.command)
         except UsageError as error:
             raise failed(error) from None
+        self._starting[candidate] = tried
 
     def _wait(self) -> None:
         """Wait until no job starts any more: a starting job would disturb a first turn."""
@@ -196,47 +176,53 @@ class Measured:
             several = len(self._starting)
             silence = min(silence, max(LEAST_PATIENCE, PATIENCE * self._first_start) * several)
             longest = 2 * silence
-        while waited := [one for one in self._starting.values() if not one.ready]:
-            building = any(one.building for one in waited)
-            self._tell("building the plugin for the job's framework" if building else "")
-            for one in waited:
-                one.look(silence, longest)
-            self._hear()
+        jobs = [tried for tried in self._starting.values() if not tried.over]
+        others = self._stands.values()
+        for tried, error in arrivals(
+            jobs, self._tell_waiting, silence=silence, longest=longest, others=others
+        ):
+            tried.over = self._refused(tried, error)
 
-    def _standing(self, made: Starting) -> _Stand:
-        """Raises RefusedError; the job is ended then."""
-        if made.over:
-            raise made.over
-        tried = made.tried
-        with made.closing as closing:
-            if idle := tried.idle_choice():
-                raise no_effect(made.candidate, *idle)
-            if self._first_start is None:
-                self._waits, self._ranks = tried.waits, tried.ranks
-            tried.still = tried.rests or (self._waits and not tried.ranks)
-            try:
-                allotment = self._allotment(tried, made.log)
-            except JobEndedError:
-                raise ended(tried, made.log) from None
-            if self._first_start is None:
-                assert tried.steps is not None
-                self._first_start = time.monotonic() - made.began
-                self._known = tried.steps.nodes if tried.steps.trains else ()
-                self._given = tried.environment
-                self._require(tried.framework)
-            self._largest = max(self._largest, used_bytes(made.pid))
-            return _Stand(tried, allotment, made.log, closing.pop_all())
+    def _tell_waiting(self, _: int, building: bool) -> None:
+        self._tell("building the plugin for the job's framework" if building else "")
 
-    def _allotment(self, tried: Tried, log: Path) -> Allotment:
-        """Raises RefusedError and JobEndedError."""
+    def _refused(self, tried: Tried, error: TurnError | DltuneError) -> RefusedError:
+        """End a job that failed, and return the reason to refuse it."""
+        refused = refusal(tried, error)
+        self._jobs.end(tried)
+        return refused
+
+    def _ready(self, candidate: Candidate, tried: Tried) -> Tried:
+        """Return the job after its first turn. Raises RefusedError; the job is ended then."""
+        if tried.over:
+            raise tried.over
+        if idle := tried.idle_choice():
+            self._jobs.end(tried)
+            raise no_effect(candidate, *idle)
+        if self._first_start is None:
+            self._waits, self._ranks = tried.waits, tried.ranks
+        tried.still = tried.rests or (self._waits and not tried.ranks)
+        try:
+            tried.allotment = self._allotment(tried)
+        except TurnError as error:
+            raise self._refused(tried, error) from None
+        if self._first_start is None:
+            assert tried.steps is not None
+            self._first_start = time.monotonic() - tried.began
+            self._known = tried.steps.nodes if tried.steps.trains else ()
+            self._given = tried.environment
+            self._require(tried.framework)
+        self._largest = max(self._largest, used_bytes(tried.pid))
+        return tried
+
+    def _allotment(self, tried: Tried) -> Allotment:
+        """Raises TurnError."""
         pace = tried.pace
         if pace and pace >= LONG:  # its first steps, by which it was found, were warm-up enough
             return self._long(tried, pace, 1.0)
-        idle = self._patient(log, self._patience)
+        idle = watched(tried, self._stands.values(), limit=self._patience)
         first = max(WARM_UP + 1, FIRST_EXECUTIONS // tried.per_execution)
         found = first_turn(tried, TURN_SECONDS, SHORT_STEPS, idle, first)
-        if found is None:
-            raise failed(UsageError(TOO_SELDOM, remedy=None), log)
         step, each = found.seconds / found.steps, found.executions / found.steps
         return found.shortened(found.share) if step < LONG else self._long(tried, step, each)
 
@@ -251,56 +237,37 @@ class Measured:
 
     def _turn(self, candidate: Candidate) -> float | Refused:
         """Run a turn; a job that has come to its end after some turns is started again."""
-        stand = self._stands[candidate]
+        tried = self._stands[candidate]
         try:
-            return self._step_seconds(stand, self._patience if candidate == AS_GIVEN else 0.0)
-        except RefusedError as error:
+            return self._step_seconds(tried, self._patience if candidate == AS_GIVEN else 0.0)
+        except JobEndedError as error:
             self.drop(candidate)
-            return error.refused
-        except JobEndedError:
-            self.drop(candidate)
-            if stand.tried.exit_code or stand.turns < ENOUGH_TURNS:
-                over = ended(stand.tried, stand.log)
+            if tried.exit_code or tried.turns < ENOUGH_TURNS:
+                over = refusal(tried, error)
                 if candidate == AS_GIVEN:
                     self.error = over.error
                 return over.refused
-        if refused := self.start(candidate):
-            return refused
-        return self._turn(candidate)
+        except TurnError as error:
+            over = refusal(tried, error)
+            self.drop(candidate)
+            return over.refused
+        return self.start(candidate) or self._turn(candidate)
 
-    def _step_seconds(self, stand: _Stand, least: float) -> float:
-        """Return the seconds of a step in a turn. Raises RefusedError when the job hangs (for at
-        least `least` seconds), and JobEndedError."""
-        limit = max(least, LEAST_TURN_PATIENCE, TURN_PATIENCE * stand.allotment.seconds)
+    def _step_seconds(self, tried: Tried, least: float) -> float:
+        """Return the seconds of a step in a turn. Raises TurnError; the job hangs if its turn takes
+        too long, and at least `least` seconds."""
+        limit = max(least, LEAST_TURN_PATIENCE, TURN_PATIENCE * tried.allotment.seconds)
         for _ in range(ATTEMPTS):
-            idle = self._patient(stand.log, limit)
-            taken = stand.tried.take(stand.allotment.executions, idle)
-            stand.turns += 1
-            if steps := taken.steps[stand.allotment.warm_up :]:
+            idle = watched(tried, self._stands.values(), limit=limit)
+            taken = tried.take(tried.allotment.executions, idle)
+            tried.turns += 1
+            if steps := taken.steps[tried.allotment.warm_up :]:
                 typical = statistics.median(steps)
-                if not stand.tried.applied.choices:
+                if not tried.applied.choices:
                     self._typical += typical * len(steps)
                     self._counted += sum(steps)
-                return typical / stand.tried.per_execution
-        raise failed(UsageError(TOO_SELDOM, remedy=None), stand.log)
-
-    def _patient(self, log: Path, limit: float) -> Callable[[], None]:
-        """Return a function to call during a job's turn: it receives the others' messages, and
-        ends the turn after `limit` seconds by RefusedError."""
-        ends = time.monotonic() + limit
-
-        def idle() -> None:
-            self._hear()
-            if time.monotonic() > ends:
-                raise failed(UsageError(f"it hung for {limit:.0f} s", remedy=None), log)
-
-        return idle
-
-    def _hear(self) -> None:
-        """Receive the messages of the waiting jobs, except for the job that has its turn."""
-        for stand in self._stands.values():
-            if stand.tried.standing:
-                stand.tried.listen(0)
+                return typical / tried.per_execution
+        raise SeldomError(tried)
 
     def _require(self, found: Framework) -> None:
         """Raises UsageError."""

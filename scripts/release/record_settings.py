@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from dltune import __version__
-from dltune.bench.contest import all_ended
 from dltune.plan.settings import space
 from dltune.plan.settings.setting import Circumstances, Means, Setting
 from dltune.plan.settings.show import in_words
@@ -33,6 +32,7 @@ from dltune.schemas.settings import Choice
 from dltune.system import topology
 from dltune.tune.candidates import AS_GIVEN, Candidate, Refused
 from dltune.tune.evaluation import Measured
+from dltune.turns.rounds import rotated
 
 PATIENCE = 120.0
 # rounds, of which a median and a spread are worth something
@@ -81,7 +81,7 @@ def measured(
     steps: list[dict[Candidate, float]] = []
     refused: dict[Candidate, Refused] = {}
     evaluator = Measured(here, budget=1e6, patience=PATIENCE, verbose=False)
-    with all_ended() as stack, stack.enter_context(evaluator):
+    with evaluator:
         for candidate in (AS_GIVEN, *candidates):
             began = time.monotonic()
             if found := evaluator.start(candidate):
@@ -93,8 +93,7 @@ def measured(
         for number in range(rounds):
             if number >= LEAST and time.monotonic() > ends:
                 break
-            first = number % len(standing)
-            taken = evaluator.round([*standing[first:], *standing[:first]])
+            taken = evaluator.round(rotated(standing, number))
             for candidate, seconds in taken.items():
                 if isinstance(seconds, Refused):
                     refused[candidate] = seconds

@@ -10,11 +10,12 @@ import synthetic
 from pretended import Clock, PretendedJob, plan, setting
 
 from dltune.base.errors import DltuneError, JobFailed, UsageError
-from dltune.bench import contest
-from dltune.bench.contest import Contest, Progress, Runner
+from dltune.bench.runner import Runner
 from dltune.cli import terminal
 from dltune.job import protocol
 from dltune.job.launch import Event
+from dltune.turns import rounds as engine
+from dltune.turns.rounds import Progress, Rounds, explained
 
 MACHINE = synthetic.machine(2)
 NAMES = ("default", "recommended", "plan")
@@ -40,7 +41,7 @@ class Trial:
             runner = Runner(setting(name, signatures), MACHINE, plan(signatures))
             job.boot(runner)
             self.runners.append(runner)
-        self.contest = Contest(
+        self.contest = Rounds(
             self.runners,
             rounds=rounds,
             seconds=seconds,
@@ -61,7 +62,7 @@ def test_every_setting_has_every_place_equally_often(clock: Clock) -> None:
         assert Counter(order[place] for order in by_round) == dict.fromkeys(NAMES, 2)
     assert trial.kept == [3, 6, 9, 12, 15, 18]
     assert trial.contest.partial is None
-    assert trial.contest.culprit is None
+    assert trial.contest.fault is None
 
 
 def test_a_spoilt_round_is_taken_again_by_all(clock: Clock) -> None:
@@ -126,7 +127,8 @@ def test_a_job_that_ends_after_some_rounds(clock: Clock) -> None:
     trial = Trial(jobs)
     trial.contest.run()
     assert trial.contest.partial == "the job under plan ended (exit code 9) in round 3 of 6"
-    assert trial.contest.culprit is trial.runners[2]
+    assert trial.contest.fault is not None
+    assert trial.contest.fault.job is trial.runners[2]
     assert len(trial.contest.turns["plan"]) == 2
     assert trial.kept[-1] == 2 * 3
 
@@ -139,7 +141,8 @@ def test_a_job_that_ends_in_the_first_round_keeps_the_turns_before(clock: Clock,
     trial.contest.run()
     contest = trial.contest
     assert contest.partial == f"the job under recommended ended (exit code {code}) in round 1 of 6"
-    assert contest.culprit is trial.runners[1]
+    assert contest.fault is not None
+    assert contest.fault.job is trial.runners[1]
     assert {name: len(turns) for name, turns in contest.turns.items()} == {
         "default": 1,
         "recommended": 0,
@@ -227,12 +230,13 @@ class HangingJob(PretendedJob):
 
 
 def test_a_job_that_hangs_in_its_turn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "HUNG", 0.2)
+    monkeypatch.setattr(engine, "HUNG", 0.2)
     jobs = {"default": PretendedJob(clock), "plan": HangingJob(clock, turns=2)}
     trial = Trial(jobs)
     trial.contest.run()
     why = "under plan (no message for 0.2 s): the job hangs in a step"
-    assert str(trial.contest.hung) == why
+    assert trial.contest.fault is not None
+    assert str(explained(trial.contest.fault)) == why
     assert trial.contest.partial == f"{why}, in round 2 of 6"
     assert [len(turns) for turns in trial.contest.turns.values()] == [1, 1], (
         "what there was is kept"

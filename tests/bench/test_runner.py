@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from pretended import Clock, PretendedJob, execution, plan, setting
 
 from dltune.base.errors import UsageError
-from dltune.bench.contest import Runner
+from dltune.bench.runner import Runner
 from dltune.job import protocol
 from dltune.job.launch import Event
 from dltune.plan.plan import with_sections
 from dltune.schemas.plan import OpPlan, Uniform
 from dltune.schemas.settings import Choice, SettingsPlan
-from dltune.turns import LEAST_STEPS, JobEndedError, first_turn, time
+from dltune.turns.barrier import JobEndedError, time
+from dltune.turns.rounds import LEAST_STEPS, first_turn
 
 MACHINE = synthetic.machine(2)
 

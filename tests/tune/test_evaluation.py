@@ -14,7 +14,6 @@ from pretended_job import STEP
 from sessions import soon, states
 
 from dltune.base.errors import JobFailed, UsageError
-from dltune.bench.contest import all_ended
 from dltune.plan.settings.setting import Circumstances
 from dltune.schemas.profile import Framework
 from dltune.schemas.settings import Choice
@@ -24,7 +23,7 @@ from dltune.tune import candidate_job, evaluation
 from dltune.tune.candidates import AS_GIVEN, Candidate, Refused, offer
 from dltune.tune.evaluation import Measured
 from dltune.tune.search import NothingToMeasureError, Search
-from dltune.turns import Taken, Usage
+from dltune.turns.barrier import Taken, Usage
 
 JOB = (sys.executable, str(Path(__file__).parent / "pretended_job.py"))
 FAST = (Choice("onednn_primitives", "kept"),)
@@ -51,12 +50,12 @@ def evaluator(*arguments: str, framework: Framework | None = None) -> Iterator[M
     made = Measured(
         circumstances(*arguments), budget=600, patience=60, verbose=False, framework=framework
     )
-    with all_ended() as jobs:
-        yield jobs.enter_context(made)
+    with made:
+        yield made
 
 
 def sessions(found: Measured) -> list[int]:
-    return [stand.tried._job.pid for stand in found._stands.values() if stand.tried._job]
+    return [tried.pid for tried in found._stands.values()]
 
 
 def taken_by(
@@ -151,8 +150,7 @@ def test_of_several_ranks_one_waits_at_the_step_barrier_and_none_is_stopped() ->
     )
     here = Circumstances(topology.local(), (sys.executable, "-c", ranks, *JOB), dict(os.environ))
     found = Measured(here, budget=600, patience=60, verbose=False)
-    with all_ended() as jobs:
-        jobs.enter_context(found)
+    with found:
         assert found.start(AS_GIVEN) is None
         for _ in range(3):
             taken_by(found)
@@ -267,10 +265,7 @@ def test_a_search() -> None:
 def test_a_job_that_fails_by_itself() -> None:
     here = Circumstances(topology.local(), (sys.executable, "-c", "raise SystemExit(7)"), {})
     found = Measured(here, budget=600, patience=60, verbose=False)
-    with (
-        all_ended() as jobs,
-        pytest.raises(NothingToMeasureError),
-    ):
-        Search(jobs.enter_context(found), offer(here, allow="rounding").options).run()
+    with found, pytest.raises(NothingToMeasureError):
+        Search(found, offer(here, allow="rounding").options).run()
     assert isinstance(found.error, JobFailed)
     assert found.error.exit_code == 7

@@ -11,7 +11,7 @@ from told import MS, TRAINING, VALIDATION, execution, graph, plugin
 from dltune.job import protocol
 from dltune.job.record import Record
 from dltune.profile import processes
-from dltune.turns import LEAST_RUNS, PATIENT_RUNS, StepFinder
+from dltune.turns.step_finder import LEAST_RUNS, PATIENT_RUNS, StepFinder
 
 STEP = [f"layer{i}" for i in range(8)]
 

@@ -10,7 +10,7 @@ import sys
 import psutil
 
 from dltune.system.proc import stat
-from dltune.turns import Reading, read
+from dltune.turns.barrier import Reading, read
 
 TICK = stat.TICK
 

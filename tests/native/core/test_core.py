@@ -16,14 +16,17 @@ from typing import Any
 
 import native_programs
 import pytest
+import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_programs import CORE, MEMORY, PACKAGE, THREADS
 from order_lines import MACHINE, VALID, answers, asked, mutated, require_answered
 
 from dltune.job.protocol import MOST_GRANTED, Orders, grant_line
+from dltune.plan.settings.choices import NOTHING
+from dltune.plan.settings.enforce import Settings
 from dltune.schemas.plan import Candidate
-from dltune.turns import StepBarrier
+from dltune.turns.barrier import StepBarrier
 
 STEP = PACKAGE / "frameworks" / "pytorch" / "plugin" / "step.cc"  # needs no PyTorch
 
@@ -164,7 +167,7 @@ def test_a_snapshot_with_a_line_that_is_not_understood_is_not_obeyed(line):
 
 def test_the_release_of_a_job_that_waits_is_understood() -> None:
     sent: list[str] = []
-    job = StepBarrier(("step",))
+    job = StepBarrier("as-found", Settings(NOTHING, synthetic.machine(2)), ("step",))
     job._steppers[1] = SimpleNamespace(order=sent.extend)  # type: ignore[assignment]
     job.release()
     assert sent == [grant_line(MOST_GRANTED)]

@@ -12,8 +12,8 @@ from served import SERVER, WORKER, device
 from told import MS, plugin
 
 from dltune.base.errors import UsageError
-from dltune.bench.contest import Contest, Runner
 from dltune.bench.contestants import settings, usual
+from dltune.bench.runner import Runner
 from dltune.bench.step_times import chosen
 from dltune.job import protocol
 from dltune.job.record import Record
@@ -21,6 +21,7 @@ from dltune.plan.plan import new_plan, with_sections
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Candidate, OpPlan, Plan, Prediction, Threads, Uniform
 from dltune.systems.transfers.section import Receiver, Transfer, Transfers
+from dltune.turns.rounds import Rounds
 
 MACHINE = synthetic.machine(2)
 SENT = (Transfer("b", SERVER, 4, 2e-3), Transfer("a", SERVER, 4, 1e-3))
@@ -55,7 +56,7 @@ class Worker(PretendedJob):
 
 def test_every_step_but_the_first_of_a_turn_has_its_efficiency(clock: Clock) -> None:
     runners = [Runner(setting(name), MACHINE, PLAN) for name in ("as-found", "plan")]
-    contest = Contest(
+    contest = Rounds(
         runners, rounds=2, seconds=0.03, patience=0, tell=lambda _: None, keep=lambda: None
     )
     for runner in runners:

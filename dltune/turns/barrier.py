@@ -1,29 +1,29 @@
-"""Jobs that take turns: their resource usage, step graphs, step barrier and turn length.
+"""A job whose steps wait at the step barrier, and the resources that its processes use.
 
-bench, tune and gate start such jobs, rotate them and measure them. `StepFinder` finds the steps of
-a job, and `StepBarrier` lets the steps run only in the job's turn. `first_turn` finds the length of
-a turn. `read` returns the resources that the job has used.
+`StepBarrier` starts such a job, lets its steps run only in the job's turn, times them, and ends the
+job. `read` returns the resources that the job has used.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from dltune.base.errors import DltuneError
 from dltune.job import protocol
-from dltune.job.failures import Sightings
+from dltune.job.failures import Sightings, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.protocol import MOST_GRANTED, Graph, grant_line
+from dltune.job.protocol import MOST_GRANTED, Orders, grant_line
 from dltune.job.record import NANOSECOND, Record
-from dltune.profile.processes import Discovery
+from dltune.plan.settings.enforce import Settings
 from dltune.schemas.profile import Framework
 from dltune.system.proc import stat
 from dltune.system.proc.process import exists
+from dltune.turns.step_finder import StepFinder, StepGraphs
 
 # Resources that a job's processes have used
 
@@ -83,106 +83,27 @@ def read(session: int) -> Reading:
     )
 
 
-# Step graphs of a job
-
-# of warm steps, seconds and number that are enough to know a long step by
-LONG_SECONDS, LONG_LEAST = 5.0, 1
-# executions after which a graph like a known step is taken for it: the first ones warm up
-LEAST_RUNS = 3
-# so many more are waited for when another graph of the step has not come yet
-PATIENT_RUNS = 12
-# share of the smaller graph's names that are in the other graph, too
-LIKE = 0.3
-
-
-@dataclass(frozen=True)
-class StepGraphs:
-    """Graphs of one process, the main graph first: by signature, and the names of their nodes.
-    `trains`: True if they train, or are XLA's, of which that is unknown."""
-
-    pid: int
-    signatures: tuple[str, ...]
-    nodes: tuple[frozenset[str], ...]
-    trains: bool = True
-
-
-class StepFinder:
-    """Finds the steps in the messages of a job's processes so far.
-
-    It finds them again under settings that change the graphs. A setting can fuse ops, have XLA
-    compile them, or let one execution run several steps, so a step's signature does not identify
-    it under another setting. The script's names of layers and variables stay: the graph with the
-    most of the step's nodes, by name, is the step.
-
-    `known`: the names of the nodes of steps that train, from the same job under other settings
-    (`nodes`). Graphs that do not train, such as the filling of a buffer, are not taken for them
-    then.
-    """
-
-    def __init__(
-        self, records: Mapping[int, Record], known: tuple[frozenset[str], ...] = ()
-    ) -> None:
-        self._records = records
-        self._known = known
-        self._discovery = Discovery(records, xla=True, seconds=LONG_SECONDS, least=LONG_LEAST)
-        self._names: dict[tuple[int, int], frozenset[str]] = {}
-
-    def find(self) -> StepGraphs | None:
-        """The steps, once they have run often enough; None until then."""
-        for pid, record in self._records.items() if self._known else ():
-            if found := self._like_known(pid, record):
-                return found
-        steps = self._discovery.find()
-        if steps is None:
-            return None
-        graphs = [self._records[steps.pid].graphs[graph] for graph in steps.targets]
-        trains = steps.trains or graphs[0].xla
-        return _graphs(steps.pid, graphs, trains) if trains or not self._known else None
-
-    def _like_known(self, pid: int, record: Record) -> StepGraphs | None:
-        """The graphs that are most like the known ones."""
-        found: list[Graph] = []
-        for known in self._known:
-            _, graph = max(self._likely(pid, record, known), default=(0, None))
-            if graph is not None and record.graphs[graph] not in found:
-                found.append(record.graphs[graph])
-            elif not found:
-                return None
-        if len(found) < len(self._known) and record.runs[found[0].id] < PATIENT_RUNS:
-            return None
-        return _graphs(pid, found)
-
-    def _likely(self, pid: int, record: Record, known: frozenset[str]) -> Iterator[tuple[int, int]]:
-        """Graphs that repeat and train, or are XLA's, and are like a known one: the number of names
-        that they share with it, and which they are."""
-        for graph, runs in record.runs.items():
-            if runs < LEAST_RUNS or not (record.trains(graph) or record.graphs[graph].xla):
-                continue
-            names = self._names.setdefault((pid, graph), _names(record.graphs[graph]))
-            shared = len(names & known)
-            if shared >= LIKE * min(len(names), len(known)):
-                yield shared, graph
-
-
-def _graphs(pid: int, graphs: list[Graph], trains: bool = True) -> StepGraphs:
-    by_signature: dict[str, frozenset[str]] = {}
-    for graph in graphs:
-        by_signature.setdefault(graph.signature, _names(graph))
-    return StepGraphs(pid, tuple(by_signature), tuple(by_signature.values()), trains)
-
-
-def _names(graph: Graph) -> frozenset[str]:
-    return frozenset(node.name for node in graph.nodes)
-
-
 # The step barrier
 
 # seconds without a message after which other work is done: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
 
 
-class JobEndedError(Exception):
-    """The job ended when it should have taken a turn."""
+class TurnError(Exception):
+    """Failure of `job`: it cannot take its turn. `seconds`: the limit that it exceeded."""
+
+    def __init__(self, job: StepBarrier, seconds: float = 0.0) -> None:
+        super().__init__(type(self).__doc__)
+        self.job = job
+        self.seconds = seconds
+
+
+class JobEndedError(TurnError):
+    """The job ended when it should have taken a turn, or before its first step."""
+
+
+class HungError(TurnError):
+    """The job hangs in its turn."""
 
 
 @dataclass(frozen=True)
@@ -207,25 +128,37 @@ class StepBarrier:
 
     `signatures` are the job's step graphs, the main graph first. Without any, `steps` are sought
     in the job's messages; its processes must have been ordered to report every graph.
+
+    Of several ranks the first that has found the steps leads; the others wait for it in their
+    collectives, so it alone waits at the step barrier.
     """
+
+    log: Path  # its output
 
     def __init__(
         self,
-        signatures: Sequence[str],
+        name: str,
+        settings: Settings,
+        signatures: Sequence[str] = (),
+        *,
         heard: Callable[[Record, protocol.Execution], None] = lambda *_: None,
         known: tuple[frozenset[str], ...] = (),
     ) -> None:
-        """`heard` is called with each execution of the process that leads. `known`: names of the
+        """`name`: as a person knows the job; `settings`: those around the ops, under which it runs.
+        `heard` is called with each execution of the process that leads. `known`: names of the
         steps' nodes in another run of the job (`StepGraphs.nodes`)."""
+        self.name = name
+        self.settings = settings
         self.sightings = Sightings()
         self.steps: StepGraphs | None = None
         self._finder = None if signatures else StepFinder(self.sightings.records, known)
         self.ended = False
         self.building = False  # the plugin, for the job's framework
-        self.news = time.monotonic()  # when the job last sent a message
+        self.began = self.news = time.monotonic()  # when it started, and last sent a message
         self._hear_execution = heard
         self._signatures = tuple(signatures)
         self._job: Job | None = None
+        self._processes: dict[int, Process] = {}
         self._steppers: dict[int, Process] = {}
         self._lead: int | None = None
         self.stood: int | None = None  # CLOCK_MONOTONIC ns when the process that leads first did
@@ -234,8 +167,32 @@ class StepBarrier:
         self._starts: dict[str, list[int]] = defaultdict(list)
 
     def begin(self, job: Job) -> None:
+        """Drive this job, which has just started."""
         self._job = job
         self.news = time.monotonic()
+
+    def answer(self, python: protocol.Python) -> dict[str, object]:
+        """Return the reply to an interpreter of the job: the settings, and the plugin in any
+        case."""
+        return {**self.settings.answer(python), "plugin": True}
+
+    def greet(self, process: Process) -> list[str]:
+        """Return the first orders of a process; subclasses add theirs."""
+        self.sightings.records[process.pid] = Record(process.hello)
+        self._processes[process.pid] = process
+        return []
+
+    def clean_up(self) -> None:
+        """Subclasses remove the remains of the job, which has ended."""
+
+    def why_not(self) -> DltuneError:
+        """Return the error with the reason why the job has not come to a step."""
+        return why_no_step(self.sightings, self.exit_code)
+
+    @property
+    def pid(self) -> int:
+        assert self._job is not None
+        return self._job.pid
 
     @property
     def standing(self) -> bool:
@@ -300,7 +257,7 @@ class StepBarrier:
         assert self._job is not None
         self.listen(0)  # what happened between turns
         if self.ended:
-            raise JobEndedError
+            raise JobEndedError(self)
         before = read(self._job.pid)
         opened = time.monotonic_ns()
         self._granted = executions
@@ -309,7 +266,7 @@ class StepBarrier:
         while not self.standing:
             self.listen(TICK, until=lambda: self.standing)
             if self.ended or (self._lead is not None and not exists(self._lead)):
-                raise JobEndedError
+                raise JobEndedError(self)
             if not self.standing:
                 idle()
         self._granted = 0
@@ -339,6 +296,7 @@ class StepBarrier:
         return tuple(steps), per_step
 
     def _hear(self, event: Event) -> None:
+        self.settings.hear(event)
         message, process = event.message, event.process
         self.news = time.monotonic()
         self.sightings.add(message)
@@ -372,92 +330,10 @@ class StepBarrier:
 
     def _stop_at(self, found: StepGraphs) -> None:
         """The steps were found: send the orders that hold from now on."""
+        for process in self._processes.values():
+            process.order(self.standing_orders(process, found).lines())
 
-
-# Length of a turn
-
-# steps of a turn: one that warms up, and at least so many that count
-WARM_UP, LEAST_STEPS = 1, 3
-# executions of each step graph in a job's first turn, which is not counted: kernels are made in it,
-# and it shows how long a step takes
-FIRST_EXECUTIONS = 4
-# how often the first turn is doubled where it showed no whole step
-FIRST_TURNS = 5
-# executions of each step graph that show whether some take much longer than the first ones: between
-# short epochs, or next to others on the machine
-EPOCHS = 32
-# times as long as planned that a turn can take
-LONGEST = 4.0
-
-
-@dataclass(frozen=True)
-class Allotment:
-    """Number of executions in a job's turn, found in a first turn that is not counted.
-
-    A turn: so many executions, at least `least`, which are so many steps and take so many seconds.
-    The first `warm_up` of its steps do not count. `share`: of it, as much as takes no longer than
-    planned, where some steps take much longer than the first ones.
-    """
-
-    executions: int
-    steps: float
-    seconds: float
-    least: int
-    warm_up: int = WARM_UP
-    share: float = 1.0
-
-    def shortened(self, share: float) -> Allotment:
-        """Return the allotment with that share of the executions, but at least `least`."""
-        executions = max(min(self.least, self.executions), math.ceil(self.executions * share))
-        share = executions / self.executions
-        return dataclasses.replace(
-            self,
-            executions=executions,
-            steps=share * self.steps,
-            seconds=share * self.seconds,
-            share=1.0,
-        )
-
-
-def first_turn(
-    barrier: StepBarrier,
-    seconds: float,
-    least: int = LEAST_STEPS,
-    idle: Callable[[], None] = lambda: None,
-    first: int = FIRST_EXECUTIONS,
-) -> Allotment | None:
-    """Warm up, and find out how long the job's turn is: about so many seconds, and at least `least`
-    steps that count. None when its main step graph runs too seldom among the others to be timed.
-    `idle` as in `StepBarrier.take`; `first`: executions of each graph to begin with.
-
-    Raises JobEndedError when the job ends first.
-    """
-    executions = first * barrier.graphs
-    for _ in range(FIRST_TURNS):
-        taken = barrier.take(executions, idle)
-        if taken.steps[WARM_UP:] and taken.per_step:
-            step = min(taken.steps)
-            wanted = max(least, math.ceil(seconds / step)) + WARM_UP
-            # with several step graphs the last step is not seen to end
-            wanted += barrier.graphs > 1
-            # an execution can run several steps: each that counts needs another before it
-            fewest = WARM_UP + 1 + (barrier.graphs > 1)
-            executions = max(fewest, math.ceil(wanted * taken.per_step))
-            steps = executions / taken.per_step
-            counted = WARM_UP + least + (barrier.graphs > 1)
-            fewest = max(fewest, math.ceil(counted * taken.per_step))
-            found = Allotment(executions, steps, max(wanted, steps) * step, fewest)
-            sample = EPOCHS * barrier.graphs
-            if executions <= sample:
-                return found
-            return dataclasses.replace(found, share=_share(found, barrier.take(sample, idle)))
-        executions *= 2
-    return None
-
-
-def _share(planned: Allotment, sample: Taken) -> float:
-    """Share of a turn that takes at most LONGEST times the planned seconds, without the sample's
-    longest execution: it can hold a validation, which does not come again soon."""
-    longest = max(sample.steps, default=0.0) / min(1.0, sample.per_step or 1.0)
-    seconds = LONGEST * planned.seconds * sample.executions / planned.executions
-    return min(1.0, seconds / max(sample.seconds - longest, seconds))
+    def standing_orders(self, process: Process, found: StepGraphs) -> Orders:
+        """Return the orders of a process once the steps are known: the one that leads waits before
+        its next step."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Jobs that take turns, a few steps each: their step barriers, and rounds of turns."""
