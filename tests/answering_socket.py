@@ -21,7 +21,9 @@ def listening(folder: Path, answers: list[dict[str, Any]]) -> Iterator[tuple[str
     far. Each message gets the first of `answers`."""
     path: str = str(folder / "socket")
     heard: list[dict] = []
-    (folder / "hooks").write_bytes(msgspec.json.encode(extensions.hooks()))
+    (folder / "hooks").write_bytes(
+        msgspec.json.encode([hook._asdict() for hook in extensions.hooks()])
+    )
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()

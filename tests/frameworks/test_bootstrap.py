@@ -129,7 +129,7 @@ def hook(folder: Path, body: str) -> None:
     """A hook of another package, for the package `fake` of the job."""
     (folder / "_dltune_own.py").write_text(body)
     own = extensions.Hook("_dltune_own", (str(folder),), ("fake",))
-    (folder / "hooks").write_bytes(msgspec.json.encode([own]))
+    (folder / "hooks").write_bytes(msgspec.json.encode([own._asdict()]))
     (folder / "fake.py").write_text("print('fake')\n")
 
 

@@ -12,7 +12,7 @@ from dltune import extensions
 from dltune.job import protocol
 from dltune.job.launch import BOOTSTRAP
 
-MODULES = [msgspec.to_builtins(hook) for hook in extensions.hooks() if hook.settings]
+MODULES = [hook._asdict() for hook in extensions.hooks() if hook.settings]
 
 
 @pytest.fixture
