@@ -31,7 +31,7 @@ from dltune.tune import guardian
 from dltune.tune.candidates import Candidate, Refused
 from dltune.tune.guardian import Guardian
 from dltune.turns.barrier import HungError, JobEndedError, StepBarrier, Taken, TurnError
-from dltune.turns.rounds import Allotment, LateError, SilentError
+from dltune.turns.rounds import Allotment, LateError, SilentError, UnfitError
 from dltune.turns.step_finder import StepGraphs
 
 _DISCOVERING, _STANDING = 1, 2
@@ -209,11 +209,11 @@ class RefusedError(Exception):
         self.error = error
 
 
-def refusal(tried: Tried, error: TurnError | DltuneError) -> RefusedError:
+def refusal(tried: Tried, error: TurnError) -> RefusedError:
     """Return the reason to refuse a job that failed in its turn, or on its way to the first
     step."""
-    if isinstance(error, DltuneError):
-        return failed(error, tried.log)
+    if isinstance(error, UnfitError):
+        return failed(error.error, tried.log)
     if isinstance(error, JobEndedError):
         return _ended(tried)
     seconds = f"{error.seconds:.0f} s"

@@ -186,7 +186,7 @@ class Measured:
     def _tell_waiting(self, _: int, building: bool) -> None:
         self._tell("building the plugin for the job's framework" if building else "")
 
-    def _refused(self, tried: Tried, error: TurnError | DltuneError) -> RefusedError:
+    def _refused(self, tried: Tried, error: TurnError) -> RefusedError:
         """End a job that failed, and return the reason to refuse it."""
         refused = refusal(tried, error)
         self._jobs.end(tried)

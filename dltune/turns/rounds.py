@@ -162,6 +162,14 @@ class LateError(TurnError):
     """The job came to no step within `seconds`."""
 
 
+class UnfitError(TurnError):
+    """The job cannot run under its settings, for the reason `error`."""
+
+    def __init__(self, job: StepBarrier, error: DltuneError) -> None:
+        super().__init__(job)
+        self.error = error
+
+
 def arrivals(
     jobs: Sequence[AnyJob],
     tell: Callable[[int, bool], object],
@@ -169,11 +177,11 @@ def arrivals(
     silence: float,
     longest: float = math.inf,
     others: Iterable[StepBarrier] = (),
-) -> Iterator[tuple[AnyJob, TurnError | DltuneError]]:
+) -> Iterator[tuple[AnyJob, TurnError]]:
     """Wait until all jobs wait at the step barrier; yield each that will not come there, and why.
 
-    Its settings cannot reach it (a DltuneError), it has ended, it has sent nothing for `silence`
-    seconds, or it started more than `longest` seconds ago. No limit holds while its plugin is being
+    It cannot run under its settings, it has ended, it has sent nothing for `silence` seconds, or
+    it started more than `longest` seconds ago. No limit holds while its plugin is being
     built. `tell` receives the number of jobs that wait, and whether a plugin is being built.
     `others` wait already.
     """
@@ -189,13 +197,13 @@ def arrivals(
         waited = [job for job in waited if not job.standing]
 
 
-def _missing(job: StepBarrier, silence: float, longest: float) -> TurnError | DltuneError | None:
+def _missing(job: StepBarrier, silence: float, longest: float) -> TurnError | None:
     """Receive the job's messages for a moment, and return why it does not come to its first
     step."""
     try:
         job.listen(BRIEFLY, until=lambda: job.standing)
     except DltuneError as error:
-        return error
+        return UnfitError(job, error)
     now = time.monotonic()
     if job.standing:
         return None
@@ -476,6 +484,8 @@ def _ended(job: StepBarrier) -> str:
 def explained(error: TurnError) -> DltuneError:
     """Return the error for a person, which says under which setting the job failed, and when."""
     job = error.job
+    if isinstance(error, UnfitError):
+        return error.error
     when = ""
     made: DltuneError
     if isinstance(error, HungError):
