@@ -19,7 +19,7 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.extensions import find
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
-from dltune.job.launch import Job, require_enabled, require_executable
+from dltune.job.launch import Job
 from dltune.job.subprocesses import last_words
 from dltune.profile.climb import Choice
 from dltune.profile.session_state import Progress
@@ -76,8 +76,6 @@ def examine_job(
 
     Raises the reason if nothing was seen of the job.
     """
-    require_enabled()
-    require_executable(command[0])
     began = time.monotonic()
     problem: DltuneError | None = None
     ended: KeyboardInterrupt | None = None
