@@ -80,16 +80,9 @@ def _summary(name: str) -> str:
 def _command(planner: Planner[Any]) -> click.Command:
     own = planner.parameters()
     if own is None:
-
-        def refuse() -> None:
-            raise UsageError(
-                f"dltune plan cannot make a {planner.name!r} section",
-                remedy=f"use this command: {planner.example}" if planner.example else None,
-            )
-
         return click.Command(
             planner.name,
-            callback=refuse,
+            callback=lambda: planner.decide(None),
             help=planner.summary,
             epilog=example(planner.example) if planner.example else None,
         )

@@ -140,7 +140,7 @@ class Job:
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
         """Return the job's environment, in which the bootstrap finds dltune and its hooks."""
-        hooks = [hook._asdict() for hook in extensions.hooks()]  # a bare tuple has no names
+        hooks = [hook._asdict() for hook in extensions.hooks()]
         (self._folder / "hooks").write_bytes(msgspec.json.encode(hooks))
         environment = {**os.environ, **extra}
         environment["PYTHONPATH"] = python_path(BOOTSTRAP, environment=environment)

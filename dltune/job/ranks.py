@@ -91,8 +91,8 @@ def run(here: Sequence[int], count: int, folder: Path, command: Sequence[str]) -
 def _ends(pids: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield the pid and the wait status of each child, in the order in which they end.
 
-    `os.wait` takes the oldest of the children that have ended, and a rank that dies soon takes
-    others with it. Linux before 5.3 tells no other order.
+    `os.wait` returns the oldest of the children that have ended, and a rank that dies soon takes
+    others with it. Linux before 5.3 offers no other order.
     """
     try:
         files = {os.pidfd_open(pid): pid for pid in pids}

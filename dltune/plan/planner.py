@@ -226,7 +226,10 @@ class Planner(Generic[S]):
     def decide(self, existing: Plan | None, **parameters: Any) -> Decision[S]:
         """Decide a section from the values of `parameters`. `existing`: the plan that will contain
         it. Raises UsageError when that is impossible."""
-        raise NotImplementedError
+        raise UsageError(
+            f"dltune plan cannot make a {self.name!r} section",
+            remedy=f"use this command: {self.example}" if self.example else None,
+        )
 
     def changes_graphs(self, section: S) -> bool:
         """Return True if a job can have other graphs under this section than without it."""

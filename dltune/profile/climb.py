@@ -22,9 +22,9 @@ from dltune.stats import paired_ratio, relative_spread, unpaired_ratio
 from dltune.system.perf.events import Event
 
 Case = tuple[int, Placement]
-# How many counts in a row may be slower than an op's best before it stops. The paper stops at the
-# first; near its best an op's curve is flat, and one unlucky sample would end the climb: with 2 %
-# noise on 68 cores (X = 4), 80 % of ops then end within 2 % of their best, and 91 % with two.
+# An op stops once this many thread counts in a row were slower than its best. The paper stops at
+# the first. Near its best an op's curve is flat, so one unlucky sample would then end the climb:
+# with 2 % noise on 68 cores (X = 4), 80 % of ops end within 2 % of their best, and 91 % with two.
 PATIENCE = 2
 
 
@@ -65,35 +65,35 @@ class Climb:
 
     @property
     def climbing(self) -> int:
-        """How many ops have not found their best yet."""
+        """The number of ops that have not found their best yet."""
         return len(self._samples) - len(self._stopped)
 
     def wanted(self, key: str) -> Case | None:
-        """The case in which `key` runs now: the climb's, or its own best once it has stopped."""
+        """Return the case in which `key` runs now: the climb's, or its best once it has stopped."""
         return self.held().get(key, self.case)
 
     def held(self) -> dict[str, Case]:
-        """The ops that do not run in the climb's present case, and their own."""
+        """Return the ops that do not run in the climb's present case, with the case of each."""
         at_the_top = self.case is not None and self.case[0] == self._all_cores
         return {} if at_the_top else self._stopped
 
     def add(self, key: str, seconds: float) -> None:
-        """One measurement of `key` at the case that it is `wanted` at."""
+        """Add a measurement of `key` at the case in which it is `wanted`."""
         case = self.wanted(key)
         assert case is not None, "the climb is over"
         self._samples.setdefault(key, {}).setdefault(case, []).append(seconds)
 
     def add_step(self, graph: int, seconds: float) -> None:
-        """All ops of one execution of `graph` together, if they all run in the present case."""
+        """Add the time of all ops of an execution of `graph`, if all run in the present case."""
         if self.case is not None and not self.held():
             self._steps.setdefault(graph, {}).setdefault(self.case, []).append(seconds)
 
     def has_measured(self, key: str) -> bool:
-        """At any case; never an op that nobody controls."""
+        """Return True if `key` was measured at any case. Ops not under control never are."""
         return key in self._samples
 
     def spread(self, key: str) -> float:
-        """Spread of `key`'s samples at its present case; infinite below three samples."""
+        """Return the spread of `key`'s samples at its case; infinite below three samples."""
         case = self.wanted(key)
         samples = self._samples.get(key, {}).get(case, []) if case else []
         return relative_spread(samples) if len(samples) >= 3 else float("inf")
@@ -108,7 +108,7 @@ class Climb:
         for key, cases in self._samples.items():
             if key in self._stopped:
                 continue
-            # the fastest; of equal ones the first
+            # the fastest, and the first among equals
             best = min(cases, key=lambda case: (statistics.median(cases[case]), case[0]))
             slower = sum(best[0] < n <= count for n in {n for n, _ in cases})
             if slower >= self._patience:
@@ -118,13 +118,13 @@ class Climb:
             self._position = [count for count, _ in self.cases].index(self._all_cores)
 
     def samples(self) -> Iterator[tuple[str, Case, list[float]]]:
-        """Everything measured: (key, case, seconds)."""
+        """Yield all measurements: (key, case, seconds)."""
         for key, cases in self._samples.items():
             for case, seconds in cases.items():
                 yield key, case, seconds
 
     def steps(self, graph: int) -> Iterator[tuple[Case, list[float]]]:
-        """What executions of `graph` took in ops, by case."""
+        """Yield the seconds that executions of `graph` spent in ops, by case."""
         yield from self._steps.get(graph, {}).items()
 
 
@@ -144,7 +144,7 @@ _ACCOUNTED: Mapping[str, Callable[[Sequence[int]], float]] = {
 class Choice:
     """Events to count: `groups` of events that are counted together, each under separate orders.
 
-    `asked` is the user's word for it, `why` a sentence on the events that could be counted here,
+    `asked` is the user's word for these, `why` a sentence on the events that could be counted here,
     `fault_seconds` the cost of a page fault here.
     """
 
@@ -260,20 +260,20 @@ class Turns:
         self._executions: list[tuple[int, int, int]] = []  # number, version, start
 
     def add(self, execution: protocol.Execution) -> None:
-        """An execution of the step's main graph."""
+        """Add an execution of the step's main graph."""
         if execution.version in self._versions:
             kind = self._versions[execution.version]
             self._executions.append((execution.number, kind, execution.start))
 
     @property
     def known(self) -> bool:
-        """Whether there are pairs enough, or no more are to be waited for."""
+        """True if there are enough pairs, or the wait for more is over."""
         pairs, waited = len(self._pairs()), time.monotonic() - self._began
         enough = pairs >= PAIRS or (pairs >= LEAST_PAIRS and waited >= PAIRS_SECONDS)
         return enough or waited >= GIVE_UP_SECONDS
 
     def ratio(self) -> Ratio | None:
-        """Time of a step under `other` over one under `base`; None with too few pairs."""
+        """Return the ratio of step times, `other` to `base`; None with too few pairs."""
         pairs = self._pairs()
         if len(pairs) < LEAST_PAIRS:
             return None
@@ -281,7 +281,7 @@ class Turns:
         return Ratio(pairs=found.rounds, low=found.low, median=found.median, high=found.high)
 
     def _pairs(self) -> list[tuple[float, float]]:
-        """(other, base) walls of neighbours; the first two steps warm up."""
+        """Return pairs (other, base) of neighbours' wall times; the first two steps warm up."""
         walls = [
             (kind, following - start)
             for (number, kind, start), (next_number, _, following) in pairwise(self._executions[2:])
@@ -294,16 +294,16 @@ class Turns:
         return pairs
 
 
-# each of the two goes on for so many steps and seconds, or for so many steps once these are over
+# each part lasts for STEPS and LEAST_SECONDS, or for LEAST_STEPS and LONG seconds
 STEPS, LEAST_SECONDS = 20, 1.0
 LEAST_STEPS, LONG = 5, 10.0
 
 
 class Flushing:
-    """Cost of denormal numbers: steps as they are, then steps that take denormals for zero.
+    """Cost of denormal numbers: steps without a change, then steps that flush denormals to zero.
 
     Executions run under the orders `base` first, then under `flushed`. They do not take turns: a
-    state whose denormal numbers were taken for zero once has none from then on.
+    state whose denormal numbers were flushed once has none from then on.
     """
 
     def __init__(self, base: int, flushed: int) -> None:
@@ -313,24 +313,24 @@ class Flushing:
         self._starts: dict[int, list[int]] = {base: [], flushed: []}
 
     def add(self, execution: protocol.Execution) -> None:
-        """An execution of the step's main graph."""
+        """Add an execution of the step's main graph."""
         if execution.version in self._starts:
             self._starts[execution.version].append(execution.start)
 
     def turns(self) -> bool:
-        """Whether there are enough of the first, and the others are to be ordered: once."""
+        """Return True once: when there are enough steps under `base`, and `flushed` is due."""
         turns = not self._turned and self._enough(self.base)
         self._turned = self._turned or turns
         return turns
 
     @property
     def known(self) -> bool:
-        """Whether there are enough of both, or no more are to be waited for."""
+        """True if there are enough steps under both orders, or the wait for more is over."""
         return self._enough(self.flushed) or time.monotonic() - self._began >= GIVE_UP_SECONDS
 
     def ratio(self) -> Ratio | None:
-        """Time of a step with denormal numbers taken for zero over one without; None with too few
-        of either."""
+        """Return the ratio of step times, with denormal numbers flushed to zero to without; None
+        with too few steps of either kind."""
         if not self._enough(self.flushed):
             return None
         base, flushed = self._walls(self.base), self._walls(self.flushed)
@@ -348,7 +348,7 @@ class Flushing:
         )
 
     def _walls(self, version: int) -> list[float]:
-        """Of so many parts of the steps, the mean ns of a step."""
+        """Return the mean nanoseconds of a step, for each of at most STEPS parts of the steps."""
         starts = self._starts[version][1:]
         parts = min(STEPS, len(starts) - 1)
         ends = [round(part * (len(starts) - 1) / parts) for part in range(parts + 1)]

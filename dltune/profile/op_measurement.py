@@ -24,7 +24,8 @@ from dltune.system.topology import cores_for, placements
 
 # repeats of one case: at least, and the spread at which the heavy ops are steady
 LEAST_REPEATS, STEADY = 3, 0.05
-# of a step that receives from other tasks: an op's time is the least of five (TicTac, section 5)
+# repeats for a step that receives from other tasks: an op's time is the least of five (TicTac,
+# section 5)
 LEAST_OF_RECEIVER = 5
 HEAVY_SHARE = 0.9
 # a step that has not run for this many times its usual pause (or seconds) is over, or pauses
@@ -72,7 +73,7 @@ class Climbing(_StepPhase):
     """
 
     def __init__(self, state: SessionState, steps: Steps, search: Phase) -> None:
-        """`search` goes on if these prove not to be the steps."""
+        """`search` continues if these prove not to be the steps."""
         state.measured = state.unmeasured(steps)
         super().__init__(state)
         self._search = search
@@ -82,7 +83,7 @@ class Climbing(_StepPhase):
         self._spent: list[float] = []  # seconds for each case so far
         self._ran: dict[int, float] = {}  # when a step did last, since the climb
         self._gone: set[int] = set()
-        self._training = 0  # executions of other graphs, which train where these do not
+        self._training = 0  # executions of other graphs, which train while these do not
         record = state.records[steps.pid]
         self._limit_to_framework(record)
         self._receives = any(  # from other tasks
@@ -149,7 +150,7 @@ class Climbing(_StepPhase):
         return [TOTALS] if self.measured.counting is not None and not self._timed_apart else []
 
     def _limit_to_framework(self, record: Record) -> None:
-        """Ask no more than the job's framework can do."""
+        """Limit the measurements to what the job's framework can do."""
         devices, measured, machine = record.settings(), self.measured, self.state.request.machine
         if devices is None:
             return
@@ -175,7 +176,8 @@ class Climbing(_StepPhase):
         measured.climb = Climb(cases)
 
     def _bound(self) -> Iterator[str]:
-        """Where the process's threads may run, if that is not everywhere, nor by a plan."""
+        """Yield a note on the allowed CPUs of the process, if they are restricted other than by a
+        plan."""
         may: set[int] = set()
         for thread in threads_of(self.measured.steps.pid):
             with contextlib.suppress(OSError):

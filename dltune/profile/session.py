@@ -1,4 +1,4 @@
-"""One profiling session: its phases in turn, of which each returns the next.
+"""One profiling session: its phases in turn. Each phase returns the next.
 
 `Search` finds the steps of the job; a `Rest` leaves the job alone until it may be measured.
 `op_measurement` has the other phases: `Climbing` tries thread counts, `RecordingCost` or
@@ -211,8 +211,8 @@ class Search(Phase):
         return self if self._rested is None else self._after_execution()
 
     def _recorded_anew(self, steps: Steps) -> bool:
-        """Return True if the steps were recorded often enough since the rest, if there was one;
-        then what was recorded before it is forgotten of each graph that was."""
+        """Return True if the steps were recorded often enough since the rest, or there was none.
+        Then drop, for each graph recorded again, the executions from before the rest."""
         rested, records = self._rested, self.state.records
         if rested is None:
             return True
@@ -261,8 +261,8 @@ class Rest(Search):
         return self
 
     def _after_a_while(self) -> Phase:
-        """Return a new search once the job may be measured: what was recorded while the job began
-        is not how it runs now."""
+        """Return a new search once the job may be measured: records of the job's start do not show
+        how it runs now."""
         state = self.state
         if not state.request.ready():
             return self

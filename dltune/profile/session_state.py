@@ -36,14 +36,14 @@ class Progress:
 class ProfileRequest:
     """The job to profile, and how.
 
-    `cap`: most repeats of one case. `counters` are read around ops. `keep` is given every profile
-    worth keeping, partial ones too, the whole one last. `under`: the settings around the ops that
-    were applied to the job. `look` samples the Python of a process, with the given seconds from one
-    sample to the next. Until it is `ready` the job is left under its own settings; when it is
-    `over` the profile stays partial. `roofs`: the machine's. `lacks`: which instructions the
-    framework in a process was compiled without; asked when all is measured. `flushes`: True to
-    flush denormal numbers to zero at the end and measure their cost; asked when ops are measured.
-    `notes`: sentences for the profile.
+    `cap`: the most repeats of a case. `counters` are read around ops. `keep` receives every profile
+    worth keeping, also partial profiles, and the whole profile last. `under`: the settings around
+    the ops that were applied to the job. `look` samples the Python of a process, with the given
+    seconds from one sample to the next. Until `ready` returns True the job keeps its own settings;
+    once `over` returns True the profile stays partial. `roofs`: the machine's. `lacks` returns the
+    instructions that the framework in a process was compiled without; called when all is measured.
+    `flushes` returns True to flush denormal numbers to zero at the end and measure their cost;
+    called when ops are measured. `notes`: sentences for the profile.
     """
 
     machine: Machine
@@ -182,7 +182,7 @@ class Phase(ABC):
 
     @abstractmethod
     def hear(self, record: Record | None, message: Message) -> Phase:
-        """Use a message of a process, which `record` has already unless it is an execution. There
+        """Use a message of a process, which `record` already has unless it is an execution. There
         is no record before the process's plugin has greeted."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Standalone runs of a profile's ops: the job, its task, and the inputs made up from op keys.
+"""Standalone runs of a profile's ops: the job, its task, and inputs that fit the op keys.
 
 The ops run by themselves, also at other batch sizes than the measured one. `plain` replaces ops
 that TensorFlow has rewritten, `with_batch` changes the batch size in a key, `shape_value` finds
@@ -30,7 +30,7 @@ from dltune.schemas.graph import SIZES, OpKey, TensorType
 from dltune.schemas.profile import Op, Profile, load
 from dltune.system.memory import free_bytes
 
-# Ops that TensorFlow rewrites, and the plain ops that they stand for
+# Ops that TensorFlow rewrites, and the plain ops that they replace
 
 _FUSED = {
     "FusedConv2D": "Conv2D",
@@ -38,7 +38,7 @@ _FUSED = {
     "FusedMatMul": "MatMul",
 }
 _WITH_BIAS = "WithBias"
-# what the remapper fuses into the ops above, each taking the result of the one before
+# ops that the remapper fuses into the ops above; each takes the result of the previous op
 _FOLLOWERS = ("BiasAdd", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid")
 
 
@@ -46,7 +46,7 @@ _FOLLOWERS = ("BiasAdd", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid")
 class Plain:
     """Plain ops that an op was rewritten from.
 
-    `then`: plain ops after the first, each on the result of the one before it. `bias_gradient`:
+    `then`: plain ops after the first, each on the result of the previous op. `bias_gradient`:
     a BiasAddGrad runs next to a Conv2DBackpropFilter, on the same gradient.
     """
 
@@ -90,7 +90,7 @@ _EXAMPLES = {
 
 
 def batch_of(ops: Iterable[Op]) -> int:
-    """The batch size: the first dimension of the largest input of most op time.
+    """Return the batch size: the first dimension of the largest input, weighted by op time.
 
     Raises UsageError when no op has an input of two dimensions.
     """
@@ -108,10 +108,10 @@ def batch_of(ops: Iterable[Op]) -> int:
 
 
 def with_batch(op: OpKey, old: int, new: int, *, channels: frozenset[int]) -> OpKey:
-    """`op` for a batch of `new` examples where it now has `old`.
+    """Return `op` for a batch of `new` examples in place of `old`.
 
     `channels`: the last dimensions in use in the model. A vector of `old` elements holds examples
-    unless `old` is one of them too, when it may as well be a bias; integers are labels.
+    unless `old` is one of them too: then it can also be a bias. Integers are labels.
     """
     kind = plain(op).type
     changed = []
@@ -133,12 +133,12 @@ def with_batch(op: OpKey, old: int, new: int, *, channels: frozenset[int]) -> Op
 
 
 def channels_of(ops: Iterable[Op]) -> frozenset[int]:
-    """The last dimensions of all inputs of two dimensions or more."""
+    """Return the last dimensions of all inputs of two dimensions or more."""
     return frozenset(t.shape[-1] for op in ops for t in inputs_of(op.key) if len(t.shape) > 1)
 
 
 def inputs_of(key: str) -> tuple[TensorType, ...]:
-    """The inputs that a key tells; none where it does not tell their shapes."""
+    """Return the inputs in a key; none if it does not contain their shapes."""
     try:
         return graph.parse_key(key).inputs
     except ValueError:
@@ -146,25 +146,28 @@ def inputs_of(key: str) -> tuple[TensorType, ...]:
 
 
 def _workspace(op: OpKey, old: int, new: int) -> OpKey:
-    """oneDNN's pooling hands its gradient a flat tensor with something for each example."""
+    """Return `op` with oneDNN's workspace, a flat tensor with a part for each example, resized.
+
+    oneDNN's pooling passes it to its gradient.
+    """
     *tensors, last = op.inputs
     if last.dtype != "uint8" or len(last.shape) != 1 or last.elements % old:
         return op
     return op.with_inputs((*tensors, TensorType("uint8", (last.elements // old * new,))))
 
 
-# What the standalone job is given: ops, their origin, and the batch size to run each at
+# Task of the standalone job: ops, their origin, and the batch size at which each runs
 
 SCHEMA = "dltune.standalone/1"
 # bytes of a job that has imported TensorFlow
 BASE = 600 << 20
-# ops that compute nothing, or that only mean something in a graph
+# ops that compute nothing, or have a meaning only in a graph
 _NOTHING = ("_Arg", "_Retval", "Const", "Identity", "NoOp")
 
 
 class Standalone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One op to run. `original`: its key where it was measured, with `output_bytes` and `measured`
-    examples in a step; `key` and `batch`: what is wanted now."""
+    """An op to run. `original`: its key when it was measured, with `output_bytes` and `measured`
+    examples in a step; `key` and `batch`: the requested key and batch size."""
 
     key: str
     original: str
@@ -179,14 +182,14 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def onednn(self) -> bool:
-        """Whether the ops ran with oneDNN's kernels."""
+        """True if the ops ran with oneDNN's kernels."""
         return any(op.key.startswith("_Mkl") for op in self.ops)
 
     def memory(self) -> tuple[int, str]:
-        """About how many bytes the job needs, and the op that it needs them for.
+        """Return about how many bytes the job needs, and the op that needs them.
 
-        Inputs are views of one buffer, which is copied once when it is filled; of the outputs,
-        only that of the op that runs is there.
+        Inputs are views of one buffer, which is copied once when it is filled. Only the output
+        of the running op exists.
         """
         return max(
             (
@@ -200,7 +203,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The job's answer: by key, why an op was left out."""
+    """Answer of the job: by key, why an op was left out."""
 
     schema: str
     left: dict[str, str]
@@ -215,9 +218,9 @@ def load_done(path: Path) -> Done:
 
 
 def standalone_task(profile: Profile, batches: Sequence[int]) -> Task:
-    """All ops of the profile that dltune controls, at these batch sizes (none: as measured).
+    """Return all ops of the profile that dltune controls, at these batch sizes (none: as measured).
 
-    An op that does not depend on the batch size is there once. Raises UsageError when the profile
+    An op that does not depend on the batch size appears once. Raises UsageError when the profile
     has no such op, or no batch dimension.
     """
     ops = [op for op in profile.ops if op.times and op.type not in _NOTHING]
@@ -240,11 +243,11 @@ def _at(op: Op, measured: int, batch: int, channels: frozenset[int]) -> str:
     try:
         return str(with_batch(graph.parse_key(op.key), measured, batch, channels=channels))
     except ValueError:
-        return op.key  # the job tells why it cannot make this op up
+        return op.key  # the job reports why it cannot make up this op
 
 
 def outcome_notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) -> list[str]:
-    """Sentences: how many ops ran, and which did not, or came back under another key."""
+    """Return sentences: how many ops ran, which did not, and which came back under another key."""
     came = set(measured)
     wanted = {op.key for op in task.ops}
     ran = wanted & came
@@ -261,13 +264,13 @@ def outcome_notes(task: Task, left: Mapping[str, str], measured: Iterable[str]) 
     return sentences
 
 
-# Inputs whose values are shapes or axes, made up from an op's key and the bytes of its output
+# Inputs whose values are shapes or axes, derived from an op's key and the bytes of its output
 
 Value = tuple[int, ...] | tuple[tuple[int, ...], ...] | int
 
 
 def shape_value(kind: str, argument: str, op: OpKey, original: OpKey, wanted: Standalone) -> Value:
-    """Return what `op` (of plain type `kind`) gets for its input named `argument`.
+    """Return the value that `op` (of plain type `kind`) gets as its input `argument`.
 
     A key shows that Conv2DBackpropFilter had an int32[4], but not its values. The size of the
     output and the other inputs determine them. Where several answers fit (1x7 and 7x1 filters),
@@ -286,13 +289,13 @@ def shape_value(kind: str, argument: str, op: OpKey, original: OpKey, wanted: St
 
 
 def _input_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """The image that a convolution's gradient is for: [examples, height, width, channels]."""
+    """Return the image of a convolution's gradient: [examples, height, width, channels]."""
     filters = original.inputs[1].shape
     return _image(op, original, wanted, 2, filters[2], filters[:2])
 
 
 def _filter_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """The filter: [height, width, channels in, channels out]."""
+    """Return the filter's shape: [height, width, channels in, channels out]."""
     image, gradient = original.inputs[0], original.inputs[2]
     before, after = image.shape[3], gradient.shape[3]
     bias = after if op.type.endswith("WithBias") else 0
@@ -306,12 +309,12 @@ def _filter_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | Non
 
 
 def _pooled_sizes(op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """The image that an average pooling's gradient is for."""
+    """Return the image's shape for an average pooling's gradient."""
     return _image(op, original, wanted, 1, original.inputs[1].shape[3], op.integers("ksize")[1:3])
 
 
 def _axes(_op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """The axes that a reduction is over."""
+    """Return the axes of a reduction."""
     tensor, axes = original.inputs
     reduced = _quotient(tensor.bytes, wanted.output_bytes)
     count = axes.elements
@@ -322,7 +325,8 @@ def _axes(_op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
 
 
 def _multiples(_: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """How often Tile repeats each dimension: those of one element, the examples first."""
+    """Return how often Tile repeats each dimension. It repeats dimensions of one element, the
+    examples first."""
     shape = original.inputs[0].shape
     times = _quotient(wanted.output_bytes, original.inputs[0].bytes)
     found = [1] * len(shape)
@@ -344,14 +348,14 @@ def _multiples(_: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
 
 
 def _concat_axis(op: OpKey, _original: OpKey, _: Standalone) -> Value:
-    """The one axis along which the tensors differ, the last where they do not."""
+    """Return the axis along which the tensors differ, the last if they do not differ."""
     shapes = [tensor.shape for tensor in op.inputs[:-1]]
     differing = [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len({*sizes}) > 1]
     return differing[0] if differing else len(shapes[0]) - 1
 
 
 def _paddings(_op: OpKey, original: OpKey, wanted: Standalone) -> Value | None:
-    """The same border on each side of an image's height and width."""
+    """Return the same border for each side of an image's height and width."""
     shape = original.inputs[0].shape
     if len(shape) != 4:
         return None
@@ -383,7 +387,7 @@ def _image(
     channels: int,
     window: tuple[int, ...],
 ) -> Value | None:
-    """The image over which `window` gives the gradient that is the input at `place`."""
+    """Return the shape of the image on which `window` yields the gradient, the input at `place`."""
     gradient = original.inputs[place]
     area = _quotient(wanted.output_bytes, SIZES[gradient.dtype] * gradient.shape[0] * channels)
     for size in _rectangles(area):
@@ -393,12 +397,12 @@ def _image(
 
 
 def _quotient(a: int, b: int) -> int:
-    """a / b, 0 where that is no whole number."""
+    """Return a / b, or 0 if that is not a whole number."""
     return a // b if b > 0 and a % b == 0 else 0
 
 
 def _rectangles(area: int) -> Iterator[tuple[int, int]]:
-    """Height and width of that area, squares first, then the flattest last."""
+    """Yield heights and widths with this area, from the squarest to the flattest."""
     pairs = [(a, area // a) for a in range(1, math.isqrt(area) + 1) if area % a == 0]
     for a, b in reversed(pairs):
         yield a, b
@@ -407,7 +411,7 @@ def _rectangles(area: int) -> Iterator[tuple[int, int]]:
 
 
 def _out(op: OpKey, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Height and width of what a window gives that moves over an image."""
+    """Return height and width of the output of a window that moves over an image."""
     strides = op.integers("strides")[1:3]
     dilations = op.integers("dilations")[1:3] or (1, 1)
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(window, dilations, strict=True)]
@@ -433,7 +437,7 @@ class StandaloneJob:
     done: Path
 
     def annotated(self, profile: Profile) -> Profile:
-        """`profile`, with notes on what ran and what was left out."""
+        """Return `profile` with notes on the ops that ran and the ops that were left out."""
         left = load_done(self.done).left if self.done.exists() else {}
         notes = outcome_notes(self.task, left, (op.key for op in profile.ops if op.times))
         first = f"the ops of {self.source} ran standalone, one at a time, outside the job"
@@ -442,10 +446,10 @@ class StandaloneJob:
 
 @contextlib.contextmanager
 def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJob]:
-    """A job of the ops of the profile at `source`, at these batch sizes (none: as measured).
+    """Yield a job of the ops of the profile at `source`, at these batch sizes (none: as measured).
 
     Raises UsageError when the profile has no ops to run, when the largest does not fit into the
-    memory that is free, or when TensorFlow is missing here.
+    free memory, or when TensorFlow is missing here.
     """
     task = standalone_task(load(source), batches)
     if importlib.util.find_spec("tensorflow") is None:
@@ -468,7 +472,7 @@ def standalone_job(source: Path, batches: Sequence[int]) -> Iterator[StandaloneJ
 
 
 def require_memory(task: Task, available: int) -> None:
-    """Raises UsageError when the largest op needs more than `available` bytes."""
+    """Raise UsageError when the largest op needs more than `available` bytes."""
     needed, key = task.memory()
     if needed > available:
         raise UsageError(

@@ -14,8 +14,17 @@ from typing import Annotated, Literal
 import msgspec
 
 from dltune.base import documents
-from dltune.base.documents import AMOUNT, LABEL, Bound, at_least, at_most, each, one_of, repeated
-from dltune.base.documents import field_path as path
+from dltune.base.documents import (
+    AMOUNT,
+    LABEL,
+    Bound,
+    at_least,
+    at_most,
+    each,
+    field_path,
+    one_of,
+    repeated,
+)
 from dltune.base.formatting import size
 from dltune.schemas.diagnosis import Finding
 
@@ -471,7 +480,7 @@ def _numbers(here: str, value: object) -> Iterator[str]:
     """Every number of the document is finite and not negative."""
     if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
-            yield from _numbers(path(here, field), getattr(value, field))
+            yield from _numbers(field_path(here, field), getattr(value, field))
     elif isinstance(value, tuple):
         for at, item in each(here, value):
             yield from _numbers(at, item)

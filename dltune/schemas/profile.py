@@ -7,6 +7,7 @@ place in a graph that runs an op.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -153,7 +154,7 @@ class Partner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def tasks(self) -> tuple[str, str] | None:
-        """Sender's and receiver's; None for what stays in one task."""
+        """The tasks of sender and receiver; None if both are in the same task, or unknown."""
         return tasks(self.sender, self.receiver)
 
     @property
@@ -201,13 +202,13 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seconds(self) -> float:
-        """Of the sampled execution; 0 where it did not run in that."""
+        """Duration in the sampled execution; 0 if the node did not run in it."""
         return 0.0 if self.start is None or self.end is None else self.end - self.start
 
     @property
     def received(self) -> tuple[str, str] | None:
-        """The tasks of what it receives, sender's and receiver's; None where that is nothing from
-        another task."""
+        """The tasks between which the node receives a tensor, sender and receiver; None if it
+        receives nothing from another task."""
         return self.partner.tasks if self.type == "_Recv" and self.partner else None
 
     def relation_faults(self) -> Iterator[str]:
@@ -216,10 +217,11 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"slots must have length {len(self.inputs)} (one for each input), got "
                 f"{len(self.slots)}"
             )
-        an_input = index(len(self.inputs), "inputs")
-        for here, tensor in each("outputs", self.outputs):
-            yield from an_input.of(here, tensor, "alias")
-        if self.start is not None:
+        if any(tensor.alias is not None for tensor in self.outputs):
+            an_input = index(len(self.inputs), "inputs")
+            for here, tensor in each("outputs", self.outputs):
+                yield from an_input.of(here, tensor, "alias")
+        if self.start is not None and self.end is not None and self.end < self.start:
             yield from at_least(self.start, "the start").of("", self, "end")
 
 
@@ -324,6 +326,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         a_node = index(len(self.nodes), "nodes")
         for here, collective in each("collectives", self.collectives):
             yield from a_node.of(here, collective, "node")
+        # paths are made for faults alone
+        if all(map(self._holds_references_of, self.nodes)):
+            return
         for here, node in each("nodes", self.nodes):
             yield from a_node.faults(f"{here}.inputs", *node.inputs)
             yield from a_node.faults(f"{here}.control", *node.control)
@@ -331,6 +336,14 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 given = self.nodes[other].outputs if 0 <= other < len(self.nodes) else ()
                 bound = index(len(given), f"outputs of nodes[{other}]") if given else at_least(0)
                 yield from bound.faults(f"{here}.slots", slot)
+
+    def _holds_references_of(self, node: Node) -> bool:
+        """Return True if this step has all nodes and outputs that a node refers to."""
+        size = len(self.nodes)
+        return all(0 <= other < size for other in (*node.inputs, *node.control)) and all(
+            0 <= slot < (len(self.nodes[other].outputs) or math.inf)
+            for other, slot in zip(node.inputs, node.slots, strict=False)
+        )
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -375,17 +388,17 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def release(self) -> tuple[int, ...]:
-        """As in (2, 21); empty where the version has no numbers."""
+        """The first two numbers of the version, such as (2, 21); empty if it has none."""
         return tuple(map(int, re.findall(r"\d+", self.version)[:2]))
 
     @property
     def title(self) -> str:
-        """As in "TensorFlow 2.21.0"."""
+        """Name and version in sentences, such as "TensorFlow 2.21.0"."""
         return f"{self.capabilities.title} {self.version}".strip()
 
     @property
     def capabilities(self) -> Capabilities:
-        """What dltune can do in a job that runs on it."""
+        """The capabilities of the framework."""
         return capabilities_of(self.name)
 
 
@@ -524,34 +537,35 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def task(device: str) -> str:
-    """The task of a device, as "/job:ps/task:0"; empty where the device names none."""
+    """Return the task of a device, such as "/job:ps/task:0"; empty if the device names none."""
     named = re.match(r"(/job:[^/]+)(?:/replica:\d+)?(?:/task:(\d+))?(?=/|$)", device)
     return f"{named[1]}/task:{named[2] or 0}" if named else ""
 
 
 def job(task: str) -> str:
-    """The part of the cluster that a task belongs to, as "/job:ps"."""
+    """Return the part of the cluster to which a task belongs, such as "/job:ps"."""
     return task.partition("/task:")[0]
 
 
 def tasks(sender: str, receiver: str) -> tuple[str, str] | None:
-    """Of two devices; None when they are of one task, or not told."""
+    """Return the tasks of two devices; None if they are the same, or unknown."""
     both = task(sender), task(receiver)
     return both if all(both) and both[0] != both[1] else None
 
 
 def tensor(rendezvous: str) -> str:
-    """The tensor's name there, which it has in every graph, unlike its edge's number."""
+    """Return the tensor's name in a rendezvous. Unlike the number of its edge, it is the same in
+    every graph."""
     return re.sub(r"^edge_\d+_(?=.)", "", rendezvous)
 
 
 def is_awaited(before: str, after: str) -> bool:
-    """Whether what several ranks send is waited for between two nodes of these types."""
+    """Return True if the time between nodes of these types is a wait for other ranks."""
     return before.startswith("c10d::") or after.startswith(_CAME)
 
 
 def is_clock(event: str) -> bool:
-    """Whether what is counted under this name, with or without a modifier, is seconds."""
+    """Return True if an event of this name, with or without a modifier, counts seconds."""
     return event.partition(":")[0] in CLOCKS
 
 

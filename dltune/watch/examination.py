@@ -19,7 +19,7 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.extensions import find
 from dltune.findings.diagnosis import diagnose
 from dltune.findings.evidence import Evidence
-from dltune.job.launch import Job, require_enabled, require_executable
+from dltune.job.launch import Job
 from dltune.job.subprocesses import last_words
 from dltune.profile.climb import Choice
 from dltune.profile.session_state import Progress
@@ -69,15 +69,13 @@ def examine_job(
 ) -> Iterator[Examination]:
     """Start a job, observe it for `budget` seconds, and end it, unless it is to keep running.
 
-    Yields the examination as soon as it is complete. A job that keeps running is waited for when
-    the block ends, also with an error of dltune's; then `code` is known. `tell` gets the progress,
-    and `say` the last words of a job that failed. What the job writes goes to stderr if it is
-    `verbose` or keeps running.
+    Yields the examination as soon as it is complete. If the job keeps running, the end of the
+    block waits for it, also after an error of dltune; then `code` is known. `tell` receives the
+    progress, and `say` the last output of a job that failed. The job's output goes to stderr if
+    `verbose` is True or the job keeps running.
 
-    Raises the reason if nothing was seen of the job.
+    Raises the reason if nothing was observed of the job.
     """
-    require_enabled()
-    require_executable(command[0])
     began = time.monotonic()
     problem: DltuneError | None = None
     ended: KeyboardInterrupt | None = None
@@ -85,7 +83,7 @@ def examine_job(
         observing = Observing(
             machine, command, budget, counters, tell, roofs, lacks, ends=not keep_running
         )
-        # results have stdout for themselves
+        # stdout is only for results
         to = 2 if verbose or keep_running else log.fileno()
         job = stack.enter_context(
             Job(
@@ -103,7 +101,7 @@ def examine_job(
         seen = observing.seen()
         if job.exit_code and (words := last_words(Path(log.name))):
             say(words)
-        code = job.exit_code  # before it is ended, which has one too
+        code = job.exit_code  # before dltune ends the job, which sets a code too
         goes_on = keep_running and ended is None and code is None
         if not goes_on:
             stack.close()
@@ -121,7 +119,7 @@ def examine_job(
                 say("no diagnosis; the job continues")
                 raise why
             yield examination
-        except (DltuneError, OSError):  # the job is not to end for it
+        except (DltuneError, OSError):  # these must not end the job
             if goes_on:
                 _wait(job)
             raise
@@ -139,7 +137,7 @@ def examine_process(pid: int, seconds: float, tell: Callable[[str], None]) -> Ex
     """Watch a running job from outside for so many seconds, or until it ends. `tell` is called once
     an interrupt no longer loses what was seen."""
     ended = None
-    # a launcher, or a shell, is not what works
+    # not a launcher or a shell, but the process that works
     works = max(stat.descendants(pid), key=lambda one: process.cpu_seconds(one) or 0.0)
     watch = JobWatch(pid, works, {})
     try:

@@ -2,6 +2,10 @@
 
 Probes of systems and other packages observe the job at the same time. A test distinguishes steady
 growth of memory from an allocator that still fills.
+
+A probe samples in a thread of its own, apart from the watch's loop: it can block. The probe of
+ranks waits for py-spy, for up to 5 seconds if cores are busy, and the loop samples waits for
+storage every 20 ms.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import os
 import re
 import statistics
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
@@ -159,10 +163,9 @@ class JobWatch:
         self._watch = Watch(stat.Tree(root))
         self._host = HostWatch(pid)
         self._looks = Looks(pid, invited=record is not None)
-        self._sizes: dict[int, list[tuple[float, int]]] = defaultdict(list)
         self._ending = ThreadPoolExecutor(1)
         self._seen: Future[Evidence] | None = None
-        self._watch.start(self._weigh)
+        self._watch.start(self._watch.weigh)
         starts = [load(target) for each in extensions() for target in each.probes]
         self._probes: list[Probe] = list(filter(None, (start(root) for start in starts)))
 
@@ -174,12 +177,6 @@ class JobWatch:
     def watching(self) -> bool:
         """True while the job still runs."""
         return self._watch.is_sampling
-
-    def _weigh(self) -> None:
-        now = time.monotonic()
-        for seen in self._watch.processes.values():
-            if not seen.ended:
-                self._sizes[seen.pid].append((now, process.anonymous(seen.pid)))
 
     def end(self, subject: str) -> Evidence:
         """Return the evidence. `subject`: the job, in words. Can be called again, as after ^C."""
@@ -245,8 +242,8 @@ class JobWatch:
             intra=settings.intra if settings else None,
             inter=settings.inter if settings else None,
             faults=used.minor / seconds,
-            resident=max((size for _, size in self._sizes[seen.pid][-3:]), default=0),
-            growth=None if seen.ended else growth(self._sizes[seen.pid]),
+            resident=max((size for _, size in seen.sizes[-3:]), default=0),
+            growth=None if seen.ended else growth(seen.sizes),
             framework=record.process.framework if record else loaded(seen.pid),
             parent=seen.parent,
         )

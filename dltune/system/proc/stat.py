@@ -25,12 +25,12 @@ TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 class Stat(NamedTuple):
-    """Of a process, or of one of its threads. Times are in seconds; `started` in ticks since boot,
-    which with the number names a process for good.
+    """Counts and state of a process, or of one of its threads. Times are in seconds; `started` is
+    in ticks since boot, and identifies a process together with its number.
 
-    `minor` and `major` page faults. `children_cpu` and `children_faults` are of a process's
-    children that have ended. `exit_code`: of a zombie, as wait(2) tells it; 0 for who may not look
-    into the process.
+    `minor` and `major`: page faults. `children_cpu` and `children_faults`: the sums of a process's
+    children that have ended. `exit_code`: the status of a zombie as wait(2) returns it; 0 without
+    the permission to inspect the process.
     """
 
     name: str
@@ -48,11 +48,11 @@ class Stat(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """A zombie, which nobody has waited for yet."""
+        """True for a zombie: it has ended, and its parent has not waited for it yet."""
         return self.state in "ZX"
 
     def since(self, first: Stat) -> Stat:
-        """With the growth of what is counted of itself, in place of the counts."""
+        """Return this state with the growth of its own counts in place of the counts."""
         return self._replace(
             minor=max(0, self.minor - first.minor),
             major=max(0, self.major - first.major),
@@ -62,7 +62,8 @@ class Stat(NamedTuple):
 
 
 def parse(data: bytes) -> Stat:
-    """The name may hold anything, parentheses and spaces too: the last one closes it."""
+    """Parse the file. The name can contain any text, also spaces and parentheses; the last closing
+    parenthesis ends it."""
     head, _, tail = data.rpartition(b")")
     fields = tail.split()
     return Stat(
@@ -87,21 +88,21 @@ def of_process(pid: int) -> Stat | None:
 
 
 def state(pid: int, tid: int) -> str | None:
-    """A thread's state alone, for who asks many times a second."""
+    """Return only the state of a thread, for callers that need it many times a second."""
     data = read(f"/proc/{pid}/task/{tid}/stat")
     return chr(data[data.rindex(b")") + 2]) if data else None
 
 
 def stolen() -> float:
-    """Seconds that the hypervisor gave to other machines, of all CPUs so far."""
+    """Return the seconds of all CPUs that the hypervisor has given to other machines so far."""
     data = read("/proc/stat") or b""
     fields = data.partition(b"\n")[0].split()
     return int(fields[8]) * TICK if len(fields) > 8 else 0.0
 
 
 def busy() -> dict[int, float]:
-    """Seconds that programs, and the kernel for them, have run on each CPU so far."""
-    lines = Path("/proc/stat").read_text().splitlines()  # longer than `read` reads, of many CPUs
+    """Return the seconds that programs, and the kernel for them, have run on each CPU so far."""
+    lines = Path("/proc/stat").read_text().splitlines()  # with many CPUs, longer than `read` reads
     return {
         int(name[3:]): sum(map(int, times[:3])) * TICK
         for name, *times in map(str.split, lines)
@@ -110,13 +111,13 @@ def busy() -> dict[int, float]:
 
 
 def now() -> float:
-    """Ticks since boot, the clock of `Stat.started`."""
+    """Return the ticks since boot, the clock of `Stat.started`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) / TICK
 
 
 # The threads of a process, and the counts of each thread since it began
 
-# lists of a process whose threads end all the time
+# the most lists that are read of a process whose threads end all the time
 _LISTS = 5
 _STATUS = re.compile(
     rb"^Cpus_allowed_list:\s*(\S*)$.*?"
@@ -138,7 +139,7 @@ class Counts(NamedTuple):
     cpus: str
 
     def since(self, first: Counts) -> Counts:
-        """The growth of every count."""
+        """Return the growth of every count since `first`."""
         return Counts(
             self.stat.since(first.stat),
             max(0.0, self.cpu - first.cpu),
@@ -154,9 +155,9 @@ class Counts(NamedTuple):
 def threads(pid: int) -> set[int]:
     """Return the threads of a process; none when it has ended.
 
-    The kernel goes from thread to thread: a list that meets a thread as it ends goes on by its
-    place, and leaves out the next thread, which lives. The kernel's count of threads shows this.
-    Threads missing in one list are in another, together with threads that have ended since.
+    The kernel goes from thread to thread. If a thread ends just then, the kernel continues by its
+    place and omits the next thread, which is alive. The kernel's count of threads shows this. A
+    thread missing in one list is in another, together with threads that have ended since.
     """
     folder = f"/proc/{pid}/task"
     listed: set[int] = set()
@@ -194,7 +195,7 @@ def counts(pid: int, tid: int, last: Counts | None = None) -> Counts | None:
 
 
 def switches(pid: int, tid: int) -> tuple[int, int, str] | None:
-    """`voluntary`, `involuntary` and `cpus` of `Counts`; None when the thread has ended."""
+    """Return `voluntary`, `involuntary` and `cpus` of `Counts`; None when the thread has ended."""
     found = _STATUS.search(read(f"/proc/{pid}/task/{tid}/status") or b"")
     return (int(found[2]), int(found[3]), found[1].decode()) if found else None
 
@@ -209,29 +210,29 @@ def thread_name(pid: int, tid: int) -> str | None:
 
 
 def processes() -> dict[int, Stat]:
-    """All that there are now, by pid; zombies too."""
+    """Return all present processes by pid, including zombies."""
     with os.scandir("/proc") as entries:
         numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
     return {pid: found for pid in numbers if (found := of_process(pid))}
 
 
 def session(leader: int) -> dict[int, Stat]:
-    """The processes of the leader's session, orphaned ones too, and all that descend from these,
-    since torchrun gives each rank a session of its own: every process is looked at."""
+    """Return the processes of the leader's session, including orphaned processes, and all their
+    descendants, because torchrun starts each rank in a new session. Reads every process."""
     running = processes()
     own = [pid for pid, found in running.items() if found.session == leader]
     return {pid: running[pid] for pid in _with_descendants(own, running)}
 
 
 def send(number: signal.Signals, leader: int) -> None:
-    """A signal to all processes of the leader's session."""
+    """Send a signal to all processes of the leader's session and their descendants."""
     for pid in session(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def descendants(leader: int) -> set[int]:
-    """The leader and its children, theirs, and so on: quickly, but not those that were orphaned."""
+    """Return the leader and its descendants. This is quick, but misses orphaned processes."""
     found, new = set(), {leader}
     while new:
         found |= new
@@ -257,11 +258,11 @@ def _with_descendants(members: Iterable[int], running: Mapping[int, Stat]) -> se
 
 
 class Tree:
-    """A process and all that descend from it. Who once belonged to it belongs to it still when its
-    parent has ended and it was given another."""
+    """A process and all its descendants. A member stays a member when its parent has ended and it
+    was given another parent."""
 
     def __init__(self, root: int) -> None:
-        """Raises UsageError when there is no such process."""
+        """Raise UsageError when there is no such process."""
         found = of_process(root)
         if found is None:
             raise UsageError(
@@ -273,7 +274,7 @@ class Tree:
         self.refresh()
 
     def refresh(self) -> list[int]:
-        """The processes that run now, the root first; a zombie counts as ended."""
+        """Return the members that run now, the root first; a zombie counts as ended."""
         running = {pid: found for pid, found in processes().items() if not found.ended}
         known = [pid for pid, found in running.items() if self._started.get(pid) == found.started]
         members = _with_descendants(known, running)
@@ -281,5 +282,5 @@ class Tree:
         return sorted(members, key=lambda pid: (pid != self.root, pid))
 
     def started(self, pid: int) -> int:
-        """When a member began, in ticks since boot."""
+        """Return the start of a member, in ticks since boot."""
         return self._started[pid]

@@ -1,4 +1,4 @@
-"""The planner of reading data, as the registry knows it."""
+"""Planner of the reading of data."""
 
 from __future__ import annotations
 

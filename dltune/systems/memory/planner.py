@@ -1,4 +1,4 @@
-"""The planner of memory, as the registry knows it."""
+"""Planner of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner of parallelism, as the registry knows it."""
+"""Planner of parallelism."""
 
 from __future__ import annotations
 

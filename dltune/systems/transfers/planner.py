@@ -1,4 +1,4 @@
-"""The planner of transfers, as the registry knows it."""
+"""Planner of the order of transfers."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class IoProcess(WatchedProcess[IoThread]):
     """`new`: began since the watch did. `first` and `last` are None when they are denied.
 
     `rss_file`: bytes of mapped files in the page table, last seen; `rss_surveyed`: at the last
-    survey of its mappings.
+    survey of its mappings. `sizes`: times, and bytes of its anonymous memory (`weigh`).
     """
 
     parent: int
@@ -88,6 +88,7 @@ class IoProcess(WatchedProcess[IoThread]):
     last_reads: Reads | None
     rss_file: int = 0
     rss_surveyed: int = 0
+    sizes: list[tuple[float, int]] = field(default_factory=list)
     thread_type: type[IoThread] = IoThread
     files: dict[Key, FileUse] = field(default_factory=dict)
     mappings: tuple[Mapping, ...] = ()
@@ -136,6 +137,13 @@ class Watch(Sampler):
     def threads(self) -> Iterator[IoThread]:
         """Of all processes, those that have ended too."""
         return (thread for seen in self.processes.values() for thread in seen.threads.values())
+
+    def weigh(self) -> None:
+        """Note the size of the memory of each process that runs."""
+        now = time.monotonic()
+        for seen in self.processes.values():
+            if not seen.ended:
+                seen.sizes.append((now, process.anonymous(seen.pid)))
 
     def finish(self) -> None:
         self.pressure = self._pressure.shares()

@@ -59,10 +59,10 @@ class _Engine:
         self._run = run
 
     def _leave_uncompiled(self, act: Any) -> None:
-        """Where what torch.compile compiles begins a backward pass itself."""
-        with contextlib.suppress(Exception):  # else it may be compiled, which is but slow
+        """Keep torch.compile from compiling `act` where compiled code begins a backward pass."""
+        with contextlib.suppress(Exception):  # else it can be compiled, which is only slow
             frames = self._torch._C._dynamo.eval_frame
-            if hasattr(frames, "skip_code"):  # older releases, where it is not for what that calls
+            if hasattr(frames, "skip_code"):  # older releases; skips `act`, not its callees
                 frames.skip_code(act.__code__)
                 return
             skips = frames._FrameAction.SKIP
@@ -86,7 +86,7 @@ class _Passes:
         self._looks = self._changes = 0
         self._before: tuple[Any, Any] = (lambda: None, None)  # a parameter, and its numbers' sum
         at_each_step(torch, before=self._step_begins)
-        with contextlib.suppress(AttributeError):  # of a package that is none, or too old
+        with contextlib.suppress(AttributeError):  # not the real torch package, or too old
             around_passes(torch, PLUGIN, self._pass)
 
     def _step_begins(self, *_: Any) -> None:

@@ -1,4 +1,4 @@
-// Hears of each op that the stepping thread runs, and of what ends a step.
+// Observes each op that the stepping thread runs, and the end of each step.
 #include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
@@ -17,30 +17,30 @@
 namespace dltune {
 namespace {
 
-// An op that calls so many others is not heard in them: turning hearing off and on again costs about as
-// much as hearing of three.
+// An op with at least so many calls to other ops has these not observed: turning observation off and on
+// again costs about as much as observing three ops.
 constexpr int kMany = 3;
 
-// What this thread is within.
+// The state of this thread.
 struct Within {
   bool steps = false;  // it is the thread that steps
   bool op = false;
-  int calls = 0;       // of other ops that it has made
+  int calls = 0;       // to other ops, made by the present op
   bool begun = false;  // the forward pass of this step
   int backward = 0, optimizer = 0;
   bool off_nodes = false;  // in a backward pass, before or after the nodes' own ops
-  int64_t node = kNoNode;  // autograd's, in a backward pass: its number
+  int64_t node = kNoNode;  // the number of autograd's node, in a backward pass
 };
 thread_local Within tl;
 
 Wanted g_wanted;
 bool g_gives_threads = false;
 bool g_by_passes = false;  // steps end with backward passes
-at::CallbackHandle g_nodes = 0;  // 0: in no pass that has told of itself
-// The callback of ops is given, when it is there, what they get and what they give out.
+at::CallbackHandle g_nodes = 0;  // 0: in no backward pass that was reported
+// True if the callback of ops, once registered, receives their inputs and their outputs.
 bool g_gives_inputs = false, g_gives_outputs = false;
-bool g_bytes_unknown = false;  // of an op that was recorded
-bool g_hooked = false;  // ops have run off nodes, as those of a gradient's hooks, or of DDP's
+bool g_bytes_unknown = false;  // the output bytes of an op that was recorded
+bool g_hooked = false;  // ops have run off nodes, such as those of a gradient's hooks or of DDP
 int g_own = 0, g_width = 0, g_imposed = 0, g_had = 0;
 
 void GiveWidth(int threads) {
@@ -49,7 +49,8 @@ void GiveWidth(int threads) {
   g_width = threads;
 }
 
-// What the job's own number is now, or is to be from now on, whatever the script says later.
+// Reads the job's own number of threads. If dltune imposes a number, sets it first, and again whenever
+// the script has changed it.
 void TakeOwnWidth() {
   if (g_intra > 0 && (g_intra != g_imposed || OwnWidth() != g_had)) {
     SetOwnWidth(g_imposed = g_intra);
@@ -58,8 +59,8 @@ void TakeOwnWidth() {
   g_own = g_width = OwnWidth();
 }
 
-// Whether denormal numbers are zero to this thread, and to those of the job's own number that its ops
-// run on beside it.
+// Treats denormal numbers as zero, or no longer, in this thread and in the other threads of the job's
+// own number, on which its ops run.
 void Flush(bool flushes) {
   static bool flushed = false;
   if (flushes == std::exchange(flushed, flushes)) return;
@@ -70,10 +71,10 @@ struct Seen : at::ObserverContext {
   enum { kOp, kBackward, kOptimizer, kCollective } what = kOp;
   Ran ran{};
   int64_t began = 0;
-  int width = 1;     // how many threads are counted
-  Readings counted;  // when it began
-  bool outputs = false;  // it is given what the op gives out
-  bool alone = false;  // what it calls is not heard of
+  int width = 1;     // number of threads whose events are counted
+  Readings counted;  // the counters when it began
+  bool outputs = false;  // the callback receives the op's outputs
+  bool alone = false;  // the ops that it calls are not observed
 };
 
 struct SeenCollective : Seen {
@@ -85,15 +86,16 @@ using Callback = at::RecordFunctionCallback;
 // Functions of all callbacks that the plugin has registered.
 auto& g_registered = *new std::vector<Callback::StartCallback>;
 
-// Of this thread, until it is removed, or a node of autograd's ends in which it was added.
+// Adds a callback to this thread. It stays until it is removed, or until the node of autograd ends in
+// which it was added.
 at::CallbackHandle Register(const Callback& callback) {
   if (std::find(g_registered.begin(), g_registered.end(), callback.start()) == g_registered.end())
     g_registered.push_back(callback.start());
   return at::addThreadLocalCallback(callback);
 }
 
-// No observer has callbacks except the plugin, as the script's own profiler would. How many it has
-// itself differs within and outside a backward pass.
+// Returns true if only the plugin has callbacks, and no other observer such as the script's own
+// profiler. The number of the plugin's callbacks differs within and outside a backward pass.
 bool IsSoleObserver() {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   return !at::hasGlobalCallbacks() &&
@@ -103,11 +105,11 @@ bool IsSoleObserver() {
          });
 }
 
-// `steers`: it may have threads of its own.
+// `steers`: the op can get its own thread count.
 std::unique_ptr<Seen> Enter(Keyed* op, bool placed, int64_t began, bool steers) {
   auto seen = std::make_unique<Seen>();
   seen->ran.op = op;
-  // within an optimizer's step a closure may run the forward and backward pass
+  // within an optimizer's step a closure can run the forward and backward pass
   seen->ran.phase = tl.backward                                   ? Phase::kBackward
                     : tl.optimizer && !at::GradMode::is_enabled() ? Phase::kOptimizer
                                                                   : Phase::kForward;
@@ -135,7 +137,7 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
   if (!tl.steps || tl.op || InChild()) return nullptr;
   const Name& name = NameOf(op.name());
   if (name.part == Part::kTransparent) {
-    // a function of Python's that is differentiated computes without gradients, as a compiled model
+    // a differentiated Python function computes without gradients, like a compiled model
     tl.begun |= name.text.find("::") == name.text.npos && at::GradMode::is_enabled();
     return nullptr;
   }
@@ -147,12 +149,12 @@ std::unique_ptr<at::ObserverContext> OpBegins(const at::RecordFunction& op) {
     return seen;
   }
   g_hooked |= tl.off_nodes;
-  // validation between two steps, say, is of neither
+  // such as validation between two steps, which belongs to neither of them
   if (!tl.begun && !tl.backward && !tl.optimizer && !at::GradMode::is_enabled()) return nullptr;
   const int64_t began = g_wanted.records ? NowNs() : 0;
   const bool placed = !g_gives_inputs, outputs = g_gives_outputs;
   Keyed* const known = placed ? OpAtPlace(name.text) : &KeyOf(op, name);
-  // what is changed within a backward pass is not for longer
+  // a change made within a backward pass would end with the pass
   if (!placed && ArePlaced(known) && !tl.backward) HearOps(true, false, outputs);
   const bool steers = g_wanted.steers && g_gives_threads && name.part != Part::kCompiled;
   auto seen = Enter(known, placed, began, steers);
@@ -172,7 +174,7 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   if (g_wanted.records) ran.end = NowNs();
   if (CounterGroup* const group = g_wanted.counters) {
     Counts counts = CountedSince(seen->counted, group, seen->width);
-    // what the others did while they were read would be the most of it
+    // if reading takes longer than the op, most counts of the other threads come from outside the op
     const int64_t took = NowNs() - seen->counted.began;
     counts.complete &= seen->width == 1 || took < 2 * (ran.end - ran.start);
     ran.counts = Add(counts);
@@ -183,7 +185,7 @@ void OpEnds(const at::RecordFunction& op, at::ObserverContext* context) {
   ran.next = at::sequence_number::peek();
   Add(ran);
   tl.begun = tl.begun || ran.next != ran.number;
-  // for what is not heard, and for scripts that ask
+  // for ops that are not observed, and for scripts that query the number
   if (ran.threads && Width() == g_width) GiveWidth(g_own);
   Key* const key = ran.op->key;
   if (!g_wanted.records || !key) return;
@@ -201,8 +203,8 @@ Callback CallbackOfOps() {
       .scopes({at::RecordScope::FUNCTION});
 }
 
-// Ops are heard of only in steps that want it: hearing of one takes half a microsecond. Whether they
-// are is looked up: within a backward pass autograd puts back the callbacks that were there before it.
+// Ops are observed only in steps that need it: each takes half a microsecond. The present state is read
+// from PyTorch: within a backward pass autograd restores the callbacks from before the pass.
 void HearOps(bool hear, bool with_inputs, bool with_outputs) {
   const auto& callbacks = at::get_record_function_tls_().sorted_tls_callbacks_;
   const auto known = std::find_if(callbacks.begin(), callbacks.end(), [](const auto& one) {
@@ -220,7 +222,7 @@ void HearOps(bool hear, bool with_inputs, bool with_outputs) {
   Register(callback);
 }
 
-// A node of autograd's, whose ops are heard of; after it autograd puts back what was heard of before.
+// Observes the ops of a node of autograd. After the node, autograd restores the callbacks from before.
 std::unique_ptr<at::ObserverContext> NodeBegins(const at::RecordFunction& node) {
   tl.off_nodes = false;
   tl.node = node.seqNr();
@@ -235,14 +237,14 @@ void Begin() {
   TakeOwnWidth();
   if (g_wanted.counters)
     ForgetTeams();
-  else if (!g_wanted.records)  // and not in turns with steps that are counted
+  else if (!g_wanted.records)  // and this step does not take turns with counted steps
     CloseTeams();
   Flush(g_wanted.flushes);
-  tl.begun = g_by_passes;  // without a gradient parameters are updated then
+  tl.begun = g_by_passes;  // the script then updates parameters without gradients
   HearOps(g_wanted.hears, true, g_wanted.hears && std::exchange(g_bytes_unknown, false));
 }
 
-// On a thread of its backend's, which has the callbacks of the one that asked for it.
+// Runs on a thread of the collective's backend, which has the callbacks of the requesting thread.
 std::unique_ptr<at::ObserverContext> CollectiveBegins() {
   auto ends = BeginCollective();
   if (!ends) return nullptr;
@@ -271,14 +273,14 @@ void ScopeEnds(const at::RecordFunction& scope, at::ObserverContext* context) {
   if (!seen || InChild()) return;
   if (seen->what == Seen::kOp) return OpEnds(scope, context);
   if (seen->what == Seen::kCollective) return static_cast<SeenCollective*>(seen)->ends();
-  // some scripts step with each gradient, within the backward pass: the pass ends their step
+  // some scripts step at each gradient, within the backward pass; the end of the pass ends their step
   if (--tl.optimizer > 0 || tl.backward || !BeginsLike(scope.name(), "Optimizer.step#")) return;
   g_by_passes = false;
   EndStep(scope.name());
   Begin();
 }
 
-// Of the thread that calls it, from now on.
+// Observes the calling thread from now on.
 void Observe() {
   const std::string runtime = FindRuntime();
   g_gives_threads = !runtime.empty();
@@ -286,7 +288,7 @@ void Observe() {
     Complain(
         "this PyTorch cannot change the thread count of single ops: they keep the job's count");
   TakeOwnWidth();
-  g_count_bytes = false;  // of memory nothing is known here
+  g_count_bytes = false;  // nothing is known about memory here
   tl.steps = true;
   Send([runtime, own = g_own] {
     return Object({{"type", "device"},
@@ -304,7 +306,7 @@ void Observe() {
 
 #define DLTUNE_API extern "C" __attribute__((visibility("default")))
 
-// As in the plugin for TensorFlow; the calling thread is the one that steps.
+// Opens the channel, like the plugin for TensorFlow. The calling thread is the stepping thread.
 DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
   static std::string complaint;
   complaint = dltune::OpenChannel(socket, hello);
@@ -312,12 +314,12 @@ DLTUNE_API const char* dltune_open(const char* socket, const char* hello) {
   return complaint.c_str();
 }
 
-// From now on, on this thread: it has no optimizer.
+// Lets backward passes end the steps of this thread from now on: the script has no optimizer.
 DLTUNE_API void dltune_step_by_passes() { dltune::g_by_passes = true; }
 
-// This thread begins a backward pass; whether it steps, so that its end is to be told. While ops are
-// heard of, autograd makes a text for each of its nodes (std::ostringstream), a microsecond: those
-// known by their places are heard of within nodes alone.
+// Begins a backward pass of this thread. Returns 1 if it is the stepping thread; the end of the pass must
+// then be reported. While ops are observed, autograd makes a text for each of its nodes, which takes a
+// microsecond (std::ostringstream). Ops known by their places are therefore observed only within nodes.
 DLTUNE_API int dltune_pass_begins() {
   using namespace dltune;
   if (!tl.steps || InChild()) return 0;

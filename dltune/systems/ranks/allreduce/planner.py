@@ -1,4 +1,4 @@
-"""The planner of Horovod's allreduce, as the registry knows it."""
+"""Planner of Horovod's allreduce."""
 
 from __future__ import annotations
 

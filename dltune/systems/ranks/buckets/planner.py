@@ -1,4 +1,4 @@
-"""The planner of DDP's buckets, as the registry knows it."""
+"""Planner of DDP's buckets."""
 
 from __future__ import annotations
 
