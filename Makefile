@@ -22,11 +22,12 @@ MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv horovod demo test proof lint docs gate clean
+.PHONY: help venv horovod demo check test proof lint docs gate clean
 
 help:
 	@echo "make demo    install what it needs, then find out why a training job is slow and prove"
 	@echo "             the gain: four minutes, and a page, demo/report.html (FRAMEWORK=torch: PyTorch)"
+	@echo "make check   run the linters and the tests that start no process: minutes"
 	@echo "make test    install everything, then run the linters and all tests"
 	@echo "make proof   run the long test matrices (hours); continues after an interruption"
 	@echo "make lint    run ruff and mypy"
@@ -113,6 +114,11 @@ lint: venv
 	$(VENV)/bin/ruff check --no-cache $(PYTHON_FILES)
 	$(VENV)/bin/ruff format --no-cache --check $(PYTHON_FILES)
 	$(VENV)/bin/mypy dltune
+
+# a test that is skipped when it starts a process can leave a socket to the garbage collector
+check: lint
+	$(VENV)/bin/pytest -n 2 -m "not tensorflow and not jax" --no-processes --durations=5 \
+	    -W ignore::pytest.PytestUnraisableExceptionWarning
 
 # three files of tests at a time: many wait, for a start, a hang, a turn
 test: lint $(TF216) $(TORCH) horovod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import pickle
 import shutil
@@ -53,6 +54,40 @@ class ByFile(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         return "horovod" if "horovod" in file else file
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-processes",
+        action="store_true",
+        help="skip tests when they start a process other than the compiler (make check)",
+    )
+
+
+@functools.cache
+def _forbid_processes() -> None:
+    from dltune.native import build
+
+    try:
+        allowed = {build.compiler()[0]}
+    except build.BuildError:
+        allowed = set()
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
+            return
+        # libraries that dltune itself loads, not programs
+        builds = event == "subprocess.Popen" and os.fspath(arguments[0]) in allowed
+        if not builds or not {"-shared", "--version"} & set(arguments[1]):
+            pytest.skip("starts a process")
+
+    sys.addaudithook(refuse)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getoption("--no-processes"):
+        _forbid_processes()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
