@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -84,10 +84,17 @@ def test_ops_of_the_backward_pass_are_those_of_an_op(profiled: Done) -> None:
     table = profiled.stdout.partition(title)[2]
     rows = [line.split() for line in table.partition("\n\n")[0].splitlines()]
     assert rows[0][-4:] == ["forward", "ms", "backward", "ms"]
-    (first,) = (row for row in rows if row[0].startswith("aten::conv2d(float[16,3,24,24]"))
-    forward, backward = map(float, first[-2:])
-    assert forward > 0
-    assert backward > 0
+    # the one step that was sampled: on a busy machine any op can take most of it
+    spent: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    keys = [profiled.profile.ops[node.op].key if node.op is not None else "" for node in step.nodes]
+    for key, node in zip(keys, step.nodes, strict=True):
+        spent[key][0] += node.seconds
+        for place in node.control[1:]:
+            spent[keys[place]][1] += node.seconds
+    heaviest = max((both for both in spent.values() if both[1]), key=sum)
+    assert min(heaviest) > 0
+    first = next(row for row in rows if row[0].startswith("aten::"))
+    assert first[-2:] == [f"{seconds * 1e3:.3f}" for seconds in heaviest]
 
 
 def test_it_is_planned_over_processes_and_run_so(profiled: Done, tmp_path: Path) -> None:
