@@ -1,4 +1,4 @@
-"""Extensions: what each system, and each package of others, adds to dltune.
+"""Extensions: additions to dltune by its systems and by packages of other people.
 
 A package registers one `Extension` as an entry point of the group `dltune.extensions`:
 `waiting = "dltune_waiting:EXTENSION"`. dltune's own systems register theirs as
@@ -6,6 +6,8 @@ A package registers one `Extension` as an entry point of the group `dltune.exten
 that is imported before it is used, so a package that is broken affects only its own users.
 """
 
+# no `from __future__ import annotations`: NamedTuple compiles each annotation that is a string, and
+# every command imports this module
 import contextlib
 import functools
 import importlib

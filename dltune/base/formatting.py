@@ -105,7 +105,8 @@ def file_name(path: str) -> str:
 
 
 # Tables and pictures. They are structs, which Python makes in a fortieth of the time of a frozen
-# dataclass (0.02 ms, 0.8 ms): nearly every command imports them.
+# dataclass (four fields: 0.02 ms and 0.8 ms of CPU time on an EPYC): nearly every command imports
+# them.
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from dltune.plan.settings.enforce import Settings
 from dltune.schemas.machine import Machine
 from dltune.schemas.plan import Plan
 from dltune.schemas.settings import SettingsPlan
-from dltune.turns.barrier import StepBarrier, Taken
+from dltune.turns.barrier import FOUND, SEEKING, StepBarrier, Taken
 from dltune.turns.rounds import Rounds, RunningJobs
 from dltune.turns.step_finder import StepGraphs
 
@@ -62,8 +62,9 @@ class Runner(StepBarrier):
         self._settings: dict[int, Setting] = {}  # of each process
 
     def answer(self, python: protocol.Python) -> dict[str, object]:
-        """To an interpreter of the job: the settings around the ops, the CPUs it is confined to;
-        for a rank, its share. Raises UsageError when the job's cluster is not the plan's."""
+        """Return the reply to an interpreter of the job: the settings around the ops, and the CPUs
+        to which it is confined, or the share of a rank. Raises UsageError when the job's cluster is
+        not the plan's."""
         for section in self._sections:
             section.require(python)
         own: dict[str, object] = {}
@@ -74,8 +75,8 @@ class Runner(StepBarrier):
         return {**super().answer(python), **own}
 
     def greet(self, process: Process) -> list[str]:
-        """First orders of a process: the setting, and to stop before the first step, or to report
-        every graph until the steps are found."""
+        """Return the first orders of a process: to run under the setting, and to stop before the
+        first step, or to report every graph until the steps are found."""
         part, rank = self._shares.of(process.pid)
         setting = self.setting if rank is None else on_part(self.setting, self._plan, part)
         self._settings[process.pid] = setting
@@ -86,13 +87,13 @@ class Runner(StepBarrier):
         if self._finder is None:
             return [*first, *setting.lines()]
         found = self.steps
-        orders = self.standing_orders(process, found) if found else Orders(1, discover=True)
+        orders = self.standing_orders(process, found) if found else Orders(SEEKING, discover=True)
         return [*first, *setting.pools(), *orders.lines()]
 
     def standing_orders(self, process: Process, found: StepGraphs) -> Orders:
         return dataclasses.replace(
             self._settings[process.pid].orders,
-            version=2,
+            version=FOUND,
             targets=found.signatures,
             barrier=process.pid == found.pid,
         )

@@ -81,7 +81,7 @@ def launch(
     `signatures`: of each side's step graphs, the main graph's first. `patience`: seconds for which
     a job can send no message before its first step. `wanted`: names of metrics; the allocator's
     peak and the ops of a pattern are measured only if they are among them. `watch`: as for
-    `Contest`. `looking`: True to observe the steps from inside.
+    `Rounds`. `looking`: True to observe the steps from inside.
     Raises UsageError, which names the side, when a job ends too early.
     """
     patterns = [name.removeprefix(OPS) for name in wanted if name.startswith(OPS)]

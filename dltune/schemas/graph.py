@@ -259,7 +259,8 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def of_node(graph: str, name: str) -> str:
-    """What stands for a key where one node of the graph with this signature is meant."""
+    """Return the name that replaces an op's key to refer to a single node of the graph with this
+    signature."""
     return f"@{graph}/{name}"
 
 

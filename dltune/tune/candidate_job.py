@@ -30,11 +30,9 @@ from dltune.system.proc.process import mappings
 from dltune.tune import guardian
 from dltune.tune.candidates import Candidate, Refused
 from dltune.tune.guardian import Guardian
-from dltune.turns.barrier import HungError, JobEndedError, StepBarrier, Taken, TurnError
+from dltune.turns.barrier import SEEKING, HungError, JobEndedError, StepBarrier, Taken, TurnError
 from dltune.turns.rounds import Allotment, LateError, SilentError, UnfitError
-from dltune.turns.step_finder import StepGraphs
 
-_DISCOVERING, _STANDING = 1, 2
 # share of a step: a longer wait for data is taken for the limit of the step
 WAITS = 0.02
 
@@ -85,12 +83,7 @@ class Tried(StepBarrier):
         first = super().greet(process)
         pools = bool(self.applied.means.uniform)
         first += self.settings.greet(process) if pools else machine_lines(self._here.machine)
-        return [*first, DETACH, *Orders(_DISCOVERING, discover=self.steps is None).lines()]
-
-    def standing_orders(self, process: Process, found: StepGraphs) -> Orders:
-        """All processes report no more than the executions before which the leader waits."""
-        leads = process.pid == found.pid
-        return Orders(_STANDING, targets=found.signatures if leads else (), barrier=leads)
+        return [*first, DETACH, *Orders(SEEKING, discover=self.steps is None).lines()]
 
     def take(self, executions: int, idle: Callable[[], None] = lambda: None) -> Taken:
         """Take a turn as `StepBarrier.take` does; between turns the job is stopped if necessary."""

@@ -85,6 +85,8 @@ def read(session: int) -> Reading:
 
 # The step barrier
 
+# versions of the orders of processes: until their steps are found, and then
+SEEKING, FOUND = 1, 2
 # seconds without a message after which other work is done: while a job starts, and in its turn
 BRIEFLY, TICK = 0.02, 0.1
 
@@ -334,6 +336,7 @@ class StepBarrier:
             process.order(self.standing_orders(process, found).lines())
 
     def standing_orders(self, process: Process, found: StepGraphs) -> Orders:
-        """Return the orders of a process once the steps are known: the one that leads waits before
-        its next step."""
-        raise NotImplementedError
+        """Return the orders of a process once the steps are known: the process that leads waits
+        before its next step, and the others report no execution."""
+        leads = process.pid == found.pid
+        return Orders(FOUND, targets=found.signatures if leads else (), barrier=leads)

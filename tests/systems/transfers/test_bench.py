@@ -56,13 +56,13 @@ class Worker(PretendedJob):
 
 def test_every_step_but_the_first_of_a_turn_has_its_efficiency(clock: Clock) -> None:
     runners = [Runner(setting(name), MACHINE, PLAN) for name in ("as-found", "plan")]
-    contest = Rounds(
+    rounds = Rounds(
         runners, rounds=2, seconds=0.03, patience=0, tell=lambda _: None, keep=lambda: None
     )
     for runner in runners:
         Worker(clock).boot(runner)
-    contest.run()
-    for turns in contest.turns.values():
+    rounds.run()
+    for turns in rounds.turns.values():
         for turn in turns:
             assert len(turn.steps) == 3
             # 4 ms if nothing overlaps, 3 at the least
