@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench_lmdb import drop, warm
@@ -87,9 +88,9 @@ else:
     fetch_binding.load()
     with Reader(told["tiny"], batch=1, options=Options(node=False)) as reader:
         next(reader)  # what is imported at first use
-    options = Options(direct=way != "cached", node=way != "each", memory=told["memory"])
+    options = Options(direct=way != "cached", node=way != "each", **told["options"])
     reader = Reader(path, batch=batch, shuffle=told["shuffled"], rank=rank, size=size,
-                    iterations=count // (batch * size), options=options)
+                    run=told["run"], iterations=count // (batch * size), options=options)
 
 def stored():
     lines = Path("/proc/self/io").read_text().splitlines()
@@ -157,10 +158,8 @@ def tiny(folder: Path) -> None:
     Index.open(folder / "tiny")
 
 
-def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> dict:
-    """One cold run. Raises RuntimeError when it was not cold, or read wrong records."""
-    count = SHUFFLED[size] if shuffled is not None else STRIDED
-    count -= count % (BATCH * readers)
+def make_cold(path: Path) -> None:
+    """Raises RuntimeError when its pages stay in memory."""
     for _ in range(20):  # pages on their way to or from storage are not dropped
         drop(path)
         with open(path / "data.mdb", "rb") as file:
@@ -170,16 +169,38 @@ def run(path: Path, way: str, size: int, readers: int, shuffled: int | None) -> 
         time.sleep(0.1)
     if found is None or found.now > 1 << 16:
         raise RuntimeError(f"{path} is not cold: {found}")
+
+
+def run(
+    nodes: Sequence[Path],
+    way: str,
+    size: int,
+    count: int,
+    shuffled: int | None,
+    readers: int = 1,
+    *,
+    batch: int = BATCH,
+    run: int | None = None,
+    options: dict[str, int] | None = None,
+) -> dict:
+    """One cold run of `readers` on each of the nodes, each of which has the database at its path.
+    Raises RuntimeError when it was not cold, or read wrong records."""
+    every = len(nodes) * readers
+    count -= count % (batch * every)
+    for path in nodes:
+        make_cold(path)
     job = f"bench-{os.getpid()}-{time.monotonic_ns()}"
     children = []
-    for rank in range(readers):
+    for rank in range(every):
+        node, local = divmod(rank, readers)
         told = {
-            "path": str(path), "way": way, "batch": BATCH, "count": count, "rank": rank,
-            "size": readers, "shuffled": shuffled, "total": RECORDS[size],
-            "ahead": 16 << 20, "memory": 128 << 20, "tiny": str(path.parent / "tiny"),
+            "path": str(nodes[node]), "way": way, "batch": batch, "count": count, "rank": rank,
+            "size": every, "shuffled": shuffled, "total": RECORDS[size], "run": run,
+            "ahead": 16 << 20, "tiny": str(nodes[node].parent / "tiny"),
+            "options": {"memory": 128 << 20, **(options or {})},
         }  # fmt: skip
-        environment = {**os.environ, "DLTUNE_IO_JOB": job}
-        environment |= {"HOROVOD_LOCAL_RANK": str(rank), "HOROVOD_LOCAL_SIZE": str(readers)}
+        environment = {**os.environ, "DLTUNE_IO_JOB": f"{job}-{node}"}
+        environment |= {"HOROVOD_LOCAL_RANK": str(local), "HOROVOD_LOCAL_SIZE": str(readers)}
         children.append(
             subprocess.Popen(
                 [sys.executable, "-c", READER, json.dumps(told)],
@@ -277,9 +298,10 @@ def case(name: str, folder: Path, store: Store | None, rounds: int, ways: list[s
             shuffled = number if kind == "shuffled" else None
             if served:
                 served()
-            done = run(path, way, size, readers, shuffled)
+            count = STRIDED if shuffled is None else SHUFFLED[size]
+            done = run([path], way, size, count, shuffled, readers)
             if served:
-                done["stored"] = served()[1]
+                done["stored"] = served().bytes
             runs[way].append(done)
             checks.add((number if shuffled is not None else None, done["check"], done["records"]))
     if len(checks) != (rounds if kind == "shuffled" else 1):

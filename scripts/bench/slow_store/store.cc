@@ -1,12 +1,16 @@
 // A read-only FUSE file system that shows a folder and lets each read request take a fixed time: an
-// emulated network file system or object store. It speaks the kernel's protocol by itself, so it
+// emulated network file system or object store. Mounted several times, each mount is a node with a
+// page cache of its own, and all read one disk. It speaks the kernel's protocol by itself, so it
 // needs no libfuse. Root only, as it calls mount(2).
 //
-//     store FOLDER MOUNTPOINT MICROSECONDS
+//     store FOLDER REQUEST_US SEEK_US BYTES_PER_SECOND MOUNTPOINT...
+//
+// The disk serves one request after the other: SEEK_US for one that does not go on where the last one
+// ended, and its bytes at BYTES_PER_SECOND (0: at once). REQUEST_US pass before that.
 //
 // As libfuse's defaults: read-ahead 128 KiB, at most 12 read-ahead requests in flight (the kernel's
-// own limit), direct reads in pieces of 1 MiB at a time. Prints "ready"; at SIGUSR1 the read requests
-// and bytes served since the last one; SIGTERM unmounts and ends.
+// own limit), direct reads in pieces of 1 MiB at a time. Prints "ready"; at SIGUSR1 the read requests,
+// bytes and seeks since the last one; SIGTERM unmounts and ends.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,6 +25,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,10 +44,18 @@ constexpr uint32_t kReadAhead = 128 << 10;
 constexpr int kThreads = 64;
 constexpr uint64_t kCached = 3600;  // seconds that names and attributes may be kept
 
-int device;
-long delay_ns;
-const char* mounted;
-std::atomic<long> requests{0}, bytes{0};
+thread_local int device;  // of the mount that a thread serves
+long delay_ns, seek_ns;
+double ns_per_byte;
+std::atomic<long> requests{0}, bytes{0}, seeks{0};
+
+thread_local uint64_t ticket;  // of a read request: they come to the disk as they came to a mount
+std::atomic<uint64_t> tickets{0};
+std::mutex disk_mutex;
+std::condition_variable disk_turn;
+uint64_t disk_ticket = 0;
+uint64_t head_node = 0, head_offset = 0;  // where the disk's last request ended
+std::chrono::steady_clock::time_point disk_free;
 
 std::mutex nodes_mutex;
 std::vector<std::string> paths;  // node id - 1 -> path
@@ -66,6 +80,25 @@ void Reply(uint64_t unique, int error, const void* data, size_t size) {
   header.unique = unique;
   const iovec parts[] = {{&header, sizeof header}, {const_cast<void*>(data), size}};
   if (writev(device, parts, size ? 2 : 1) < 0 && errno != ENOENT) perror("store: reply");
+}
+
+// Waits until the disk has read this. Times add up on the disk's own clock, so that sleeping too
+// long does not make it slower.
+void Disk(uint64_t node, uint64_t offset, size_t size) {
+  std::chrono::steady_clock::time_point until;
+  {
+    std::unique_lock<std::mutex> lock(disk_mutex);
+    disk_turn.wait(lock, [] { return ticket == disk_ticket; });
+    disk_ticket++;
+    const bool seek = node != head_node || offset != head_offset;
+    head_node = node, head_offset = offset + size;
+    seeks += seek;
+    const auto cost = static_cast<long>(static_cast<double>(size) * ns_per_byte) + seek * seek_ns;
+    disk_free = std::max(disk_free, std::chrono::steady_clock::now()) + std::chrono::nanoseconds(cost);
+    until = disk_free;
+  }
+  disk_turn.notify_all();
+  if (seek_ns || ns_per_byte > 0) std::this_thread::sleep_until(until);
 }
 
 fuse_attr Attributes(const struct stat& status) {
@@ -137,9 +170,16 @@ void Handle(char* request, std::vector<char>& buffer) {
       const ssize_t got = pread(static_cast<int>(read_in->fh), buffer.data(),
                                 std::min<size_t>(read_in->size, buffer.size()),
                                 static_cast<off_t>(read_in->offset));
-      if (got < 0) return Reply(unique, errno, nullptr, 0);
+      const int error = errno;
+      Disk(in->nodeid, read_in->offset, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+      if (got < 0) return Reply(unique, error, nullptr, 0);
       requests++;
       bytes += got;
+      return Reply(unique, 0, buffer.data(), static_cast<size_t>(got));
+    }
+    case FUSE_READLINK: {
+      const ssize_t got = readlink(Path(in->nodeid).c_str(), buffer.data(), buffer.size());
+      if (got < 0) return Reply(unique, errno, nullptr, 0);
       return Reply(unique, 0, buffer.data(), static_cast<size_t>(got));
     }
     case FUSE_RELEASE:
@@ -196,10 +236,17 @@ void Handle(char* request, std::vector<char>& buffer) {
   }
 }
 
-void Serve() {
+void Serve(int mount, std::mutex* intake) {
+  device = mount;
   std::vector<char> request(kLongestRead + 8192), buffer(kLongestRead);
   for (;;) {
-    const ssize_t got = read(device, request.data(), request.size());
+    ssize_t got;
+    {
+      std::lock_guard<std::mutex> lock(*intake);
+      got = read(device, request.data(), request.size());
+      const auto* in = reinterpret_cast<const fuse_in_header*>(request.data());
+      if (got > 0 && in->opcode == FUSE_READ) ticket = tickets++;
+    }
     if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;
     if (got <= 0) return;  // ENODEV: unmounted
     Handle(request.data(), buffer);
@@ -209,25 +256,14 @@ void Serve() {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 4) {
-    fprintf(stderr, "usage: store FOLDER MOUNTPOINT MICROSECONDS\n");
+  if (count < 6) {
+    fprintf(stderr, "usage: store FOLDER REQUEST_US SEEK_US BYTES_PER_SECOND MOUNTPOINT...\n");
     return 2;
   }
-  mounted = arguments[2];
-  delay_ns = atol(arguments[3]) * 1000;
+  delay_ns = atol(arguments[2]) * 1000;
+  seek_ns = atol(arguments[3]) * 1000;
+  ns_per_byte = atof(arguments[4]) > 0 ? 1e9 / atof(arguments[4]) : 0;
   Node(arguments[1]);
-  device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-  if (device < 0) {
-    perror("store: /dev/fuse");
-    return 1;
-  }
-  const std::string options = "fd=" + std::to_string(device) +
-                              ",rootmode=40000,user_id=0,group_id=0,allow_other";
-  if (mount("dltune-store", mounted, "fuse.dltune-store", MS_RDONLY | MS_NOSUID | MS_NODEV,
-            options.c_str())) {
-    perror("store: mount");
-    return 1;
-  }
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
@@ -235,13 +271,31 @@ int main(int count, char** arguments) {
   sigaddset(&ends, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; i++) threads.emplace_back(Serve);
+  std::vector<std::mutex> intakes(static_cast<size_t>(count));
+  for (int place = 5; place < count; place++) {
+    const int mount_device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (mount_device < 0) {
+      perror("store: /dev/fuse");
+      return 1;
+    }
+    const std::string options = "fd=" + std::to_string(mount_device) +
+                                ",rootmode=40000,user_id=0,group_id=0,allow_other";
+    if (mount("dltune-store", arguments[place], "fuse.dltune-store",
+              MS_RDONLY | MS_NOSUID | MS_NODEV, options.c_str())) {
+      perror("store: mount");
+      for (int before = 5; before < place; before++) umount2(arguments[before], MNT_DETACH);
+      return 1;
+    }
+    for (int i = 0; i < kThreads; i++) {
+      threads.emplace_back(Serve, mount_device, &intakes[static_cast<size_t>(place)]);
+    }
+  }
   puts("ready");
   fflush(stdout);
   for (int which; !sigwait(&ends, &which) && which == SIGUSR1;) {
-    printf("%ld %ld\n", requests.exchange(0), bytes.exchange(0));
+    printf("%ld %ld %ld\n", requests.exchange(0), bytes.exchange(0), seeks.exchange(0));
     fflush(stdout);
   }
-  umount2(mounted, MNT_DETACH);
+  for (int place = 5; place < count; place++) umount2(arguments[place], MNT_DETACH);
   _exit(0);
 }

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any
 from dltune.base.errors import DltuneError, UsageError
 from dltune.systems.lmdb.reader import fetch_binding
 from dltune.systems.lmdb.reader.database import Database
-from dltune.systems.lmdb.reader.options import PAGE, Layout, Options, Order, Share, Tokens, layout
+from dltune.systems.lmdb.reader.options import PAGE, Layout, Options, Order, Share, layout
+from dltune.systems.lmdb.reader.tokens import Tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,7 @@ class Filling:
         wanted = self._most if self.last is None else min(self._most, self.last - self.next)
         if wanted <= 0:
             return None
+        wanted = self._whole_runs(wanted)
         base = slot * self._slot_bytes
 
         def read(fitted: _Fitted) -> UsageError | None:
@@ -141,7 +143,14 @@ class Filling:
                     f"{size} bytes, and half of the memory is {self._slot_bytes} bytes",
                     remedy=f"use at least memory={SLOTS * (size + PAGE)}",
                 )
-            iterations = max(1, min(iterations - 1, iterations * self._slot_bytes // size))
+            fewer = max(1, min(iterations - 1, iterations * self._slot_bytes // size))
+            iterations = self._whole_runs(fewer)
+
+    def _whole_runs(self, iterations: int) -> int:
+        """At most so many iterations, to the end of a run if that is among them: the rest of a run
+        is one request with the others of its node."""
+        beyond = (self.next + iterations) % self.shares[0].period
+        return iterations - beyond if beyond < iterations else iterations
 
     def _tell(self, fitted: _Fitted, table: int, base: int) -> None:
         import ctypes

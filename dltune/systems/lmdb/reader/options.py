@@ -1,4 +1,4 @@
-"""Options of reading records, and the parts that follow them: order, shares, requests, tokens.
+"""Options of reading records, and the parts that follow them: order, shares, requests.
 
 `Options` are the optimisations of LMDBIO that can be chosen. `planned` returns the options that
 `dltune plan io` chose for a file; the job itself reads them.
@@ -6,11 +6,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -181,11 +177,12 @@ class Shuffled:
 class Share:
     """The part of `rank` of `size`: `batch` records in each iteration, in runs of `run`.
 
-    All ranks together take size * batch consecutive numbers in an iteration. With run = batch each
-    rank takes its part of them in one piece (the thesis, chapter 3.1.1), with run = 1 every
-    size-th one (Caffe's own data layer). Raises UsageError for what cannot be.
-
-    The share selects the numbers of the sequence that belong to a rank: strided sharding.
+    Runs go to the ranks in turn, and each rank uses its own one after the other: strided sharding.
+    With run = batch all ranks together take size * batch consecutive numbers in an iteration, each
+    rank its part of them in one piece (the thesis, chapter 3.1.1), with run = 1 every size-th one
+    (Caffe's own data layer). A run of several batches lasts as many iterations, so that a rank's
+    neighbours in the file are its own: what LMDBIO-LMM-DIO-PROV-COAL reads at once (chapter 5.2.3).
+    Raises UsageError for what cannot be.
     """
 
     rank: int
@@ -195,7 +192,7 @@ class Share:
 
     @classmethod
     def of(cls, rank: int | None, size: int | None, batch: int, run: int | None) -> Share:
-        """`rank` of `size`: None takes the launcher's; `run`: None is the whole batch."""
+        """`rank` of `size`: None takes the launcher's; `run`: None is one batch."""
         from dltune.job.rank_layout import Rank, world
 
         if (rank is None) != (size is None):
@@ -210,20 +207,29 @@ class Share:
             raise UsageError(
                 f"rank must be at least 0 and below {self.size}, got {self.rank}", remedy=None
             )
-        if self.run < 1 or self.batch % self.run:
+        if self.run < 1 or (self.batch % self.run and self.run % self.batch):
             raise UsageError(
-                f"run={self.run} does not divide batch={self.batch}",
-                remedy="choose a run of 1 or more that divides the batch",
+                f"run={self.run} neither divides batch={self.batch} nor is a multiple of it",
+                remedy="choose a run of 1 or more that divides the batch, or a multiple of it",
             )
+
+    @property
+    def period(self) -> int:
+        """Iterations after which all ranks together have taken consecutive numbers."""
+        return max(1, self.run // self.batch)
+
+    def per_epoch(self, records: int) -> int:
+        """Iterations in which all ranks together have had each of so many records once at least."""
+        taken = self.size * self.batch * self.period
+        return -(-records // taken) * self.period
 
     def numbers(self, first: int, iterations: int) -> NDArray[np.int64]:
         """(iterations, batch): the rank's numbers in the iterations from `first` on."""
         import numpy as np
 
-        record = np.arange(self.batch)
-        within = (record // self.run * self.size + self.rank) * self.run + record % self.run
-        iteration = np.arange(first, first + iterations)
-        return iteration[:, None] * (self.size * self.batch) + within[None, :]
+        own = np.arange(first * self.batch, (first + iterations) * self.batch)
+        numbers = (own // self.run * self.size + self.rank) * self.run + own % self.run
+        return numbers.reshape(iterations, self.batch)
 
 
 @dataclass(frozen=True)
@@ -269,55 +275,3 @@ def layout(offsets: NDArray[np.uint64], sizes: NDArray[np.uint32], block: int, g
     there = np.clip(needed[span] - span_low[span] - start, 0, length)
     pieces = np.stack((span_low[span] + start, length, there, memory[span] + start), axis=1)
     return Layout(pieces.astype(np.uint64), places, int(memory[-1]))
-
-
-SUFFIX = ".dltune-tokens"
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, len, pid
-
-
-class Tokens:
-    """`count` tokens for the readers of the data file at `path`; `reader` is this one's number.
-
-    Staggering (STAG): a reader reads only while it holds one of n tokens. A token is a lock on one
-    byte of a file next to the database, of the kind that belongs to an open file (OFD locks). The
-    kernel passes the lock on when its holder is done or dies.
-
-    Reader r takes token r mod n, so that readers of neighbouring ranks, which read neighbouring
-    parts of the file, read together. The thesis (chapter 5.2.4) passes tokens by MPI messages and
-    names locks as the more elegant way. Across nodes, locks need a file system that has them, as
-    local ones, NFSv4, Lustre with `flock` and GPFS do.
-    """
-
-    def __init__(self, path: Path, count: int, reader: int) -> None:
-        """Raises UsageError when the file next to it cannot be made."""
-        self._byte = reader % count
-        place = path.with_name(path.name + SUFFIX)
-        try:
-            self._descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise UsageError(
-                f"cannot stagger: cannot write {place}: {error.strerror}",
-                remedy="make the folder writable, or leave out stagger",
-            ) from None
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Wait for the token, hold it until the block ends."""
-        self._lock(fcntl.F_WRLCK)
-        try:
-            yield
-        finally:
-            self._lock(fcntl.F_UNLCK)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def _lock(self, kind: int) -> None:
-        wish = _FLOCK.pack(kind, os.SEEK_SET, self._byte, 1, 0)
-        try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW, wish)
-        except OSError as error:
-            raise UsageError(
-                f"cannot stagger: this file system does not support locks: {error.strerror}",
-                remedy="leave out stagger",
-            ) from None

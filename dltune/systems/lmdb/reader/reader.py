@@ -26,10 +26,10 @@ from dltune.systems.lmdb.reader.options import (
     Sequential,
     Share,
     Shuffled,
-    Tokens,
     layout,
     planned,
 )
+from dltune.systems.lmdb.reader.tokens import Tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,9 +84,10 @@ class Reader:
         options: Options | None = None,
     ) -> None:
         """`batch`: records of this rank in an iteration; `run`: in pieces of so many neighbours
-        (all of them by default, 1 as Caffe). `first`: the iteration to begin with, to go on with a
-        training; `iterations`: how many, None without end. `rank` of `size`: instead of the
-        launcher's. `options`: None takes them from the plan that the job runs with, if it has them.
+        (a batch by default, 1 as Caffe, several batches for larger requests). `first`: the
+        iteration to begin with, to go on with a training; `iterations`: how many, None without end.
+        `rank` of `size`: instead of the launcher's. `options`: None takes them from the plan that
+        the job runs with, if it has them.
 
         Raises UsageError for arguments and variables that cannot be. That the file cannot be read
         is reported with the first batch.
@@ -123,7 +124,7 @@ class Reader:
     @property
     def per_epoch(self) -> int:
         """Iterations in which all ranks together have read each record at least once."""
-        return -(-self._started().records // (self.share.size * self.share.batch))
+        return self.share.per_epoch(self._started().records)
 
     def __iter__(self) -> Iterator[list[Record]]:
         return self
@@ -165,9 +166,7 @@ class Reader:
             order = Shuffled(len(database), self._shuffle)
         tokens = None
         if options.stagger is not None:
-            # neighbouring ranks of a node are one reader: its number is that of its first rank
-            reader = min(ranks) // len(ranks)
-            tokens = Tokens(self.path, options.stagger, reader)
+            tokens = Tokens(self.path, options.stagger, min(ranks))
         return Filling(
             database,
             order,

@@ -96,7 +96,7 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         self._epoch = 0
 
     def __len__(self) -> int:
-        return -(-len(self._records) // (self._share.size * self._share.batch))
+        return self._share.per_epoch(len(self._records))
 
     def __getitem__(self, index: int) -> Any:
         numbers = self._share.numbers(self._epoch * len(self) + index, 1)[0]

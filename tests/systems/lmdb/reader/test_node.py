@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from dltune.base.errors import UsageError
 from dltune.systems.lmdb import Options, Reader
 from dltune.systems.lmdb.reader import node
 from dltune.systems.lmdb.reader.node import Filling
-from dltune.systems.lmdb.reader.options import Tokens
 
 # prints what it read as JSON lines; waits for a line before each iteration when told to
 RANK = """
@@ -247,61 +246,3 @@ def test_jobs_are_told_apart(path: Path) -> None:
     assert name(SLURM_JOB_ID="1") != name(SLURM_JOB_ID="2")
     assert name() == name()
     assert node.meeting_name({}, path, 1) != name()
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from dltune.systems.lmdb.reader.options import Tokens
-with Tokens(Path(sys.argv[1]), 1, 0).held():
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
-
-
-@pytest.mark.parametrize("end", [lambda p: p.communicate("\n"), lambda p: p.kill()])
-def test_a_token_is_waited_for_and_freed_even_by_death(
-    tmp_path: Path, end: Callable[[subprocess.Popen[str]], object]
-) -> None:
-    import threading
-
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path / "data.mdb")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    mine = Tokens(tmp_path / "data.mdb", 1, 5)
-    got = threading.Event()
-
-    def take() -> None:
-        with mine.held():
-            got.set()
-
-    thread = threading.Thread(target=take, daemon=True)
-    thread.start()
-    assert not got.wait(0.3)
-    end(holder)
-    assert got.wait(120)
-    thread.join()
-    mine.close()
-    holder.communicate()
-
-
-def test_groups_of_readers_share_a_token(tmp_path: Path) -> None:
-    """With 2 tokens reader 2 waits for reader 0, not for reader 1."""
-    zero, one, two = (Tokens(tmp_path / "data.mdb", 2, reader) for reader in range(3))
-    with zero.held(), one.held():
-        import fcntl
-
-        assert zero._byte == two._byte != one._byte
-        from dltune.systems.lmdb.reader.options import _FLOCK
-
-        with pytest.raises(BlockingIOError):
-            fcntl.fcntl(
-                two._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, two._byte, 1, 0)
-            )
-    for tokens in (zero, one, two):
-        tokens.close()

@@ -50,7 +50,7 @@ options = st.builds(
 @given(
     size=st.integers(1, 5),
     batch=st.integers(1, 6),
-    by_one=st.booleans(),
+    run=st.sampled_from(["one", "batch", "three batches"]),
     shuffle=st.none() | st.integers(0, 3),
     first=st.integers(0, 30),
     chosen=options,
@@ -59,7 +59,7 @@ def test_every_rank_gets_its_records(
     stored: tuple[Path, Contents],
     size: int,
     batch: int,
-    by_one: bool,
+    run: str,
     shuffle: int | None,
     first: int,
     chosen: Options,
@@ -67,6 +67,7 @@ def test_every_rank_gets_its_records(
     """Past the end of the database, too: circular, and always full blocks."""
     folder, contents = stored
     count = len(contents)
+    together = size * batch * (3 if run == "three batches" else 1)
     iterations = 2 * count // (size * batch) + 2
     permutations = Shuffled(count, shuffle or 0)
 
@@ -81,21 +82,24 @@ def test_every_rank_gets_its_records(
             folder,
             batch=batch,
             shuffle=shuffle,
-            run=1 if by_one else None,
+            run={"one": 1, "batch": None, "three batches": 3 * batch}[run],
             first=first,
             iterations=iterations,
             rank=rank,
             size=size,
             options=chosen,
         ) as reader:
-            assert reader.per_epoch == -(-count // (size * batch))
+            assert reader.per_epoch == -(-count // together) * together // (size * batch)
             got = list(reader)
         assert len(got) == iterations
         for at, records in enumerate(got, first):
             start = at * size * batch
             numbers = range(start + rank * batch, start + (rank + 1) * batch)
-            if by_one:
+            if run == "one":
                 numbers = range(start + rank, start + size * batch, size)
+            if run == "three batches":
+                start = at // 3 * together + (3 * rank + at % 3) * batch
+                numbers = range(start, start + batch)
             assert records == [record(number) for number in numbers]
 
 
