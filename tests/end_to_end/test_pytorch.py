@@ -99,8 +99,17 @@ def test_ops_of_the_backward_pass_are_those_of_an_op(profiled: Done) -> None:
 
 def test_it_is_planned_over_processes_and_run_so(profiled: Done, tmp_path: Path) -> None:
     """By the layers that the profile has; two processes have the losses of one."""
-    plan = tmp_path / "plan.json"
-    cluster = ("--topology", "p100:2", "--for", "torch", "--proposals", 100, "-o", plan)
+    plan, topology = tmp_path / "plan.json", tmp_path / "topology.json"
+    # so slow that two are worth it
+    slow = {
+        "schema": "dltune.topology/1",
+        "name": "slow",
+        "kinds": [{"name": "slow", "flops": 1e9, "bandwidth": 1e9}],
+        "devices": [{"name": name, "kind": "slow", "host": "h"} for name in ("d0", "d1")],
+        "links": [{"ends": ["d0", "d1"], "bandwidth": 1e9, "latency": 1e-5}],
+    }
+    topology.write_text(json.dumps(slow))
+    cluster = ("--topology", topology, "--for", "torch", "--proposals", 100, "-o", plan)
     planned = dltune("plan", "parallelism", profiled.output, *cluster)
     assert planned.returncode == 0, planned.stderr
     section = load_plan(plan).sections["parallelism"]

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from dltune.base.documents import digest
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.inputs import Given, digests
+from dltune.systems.parallelism.inputs import Given, digests, undivided
 from dltune.systems.parallelism.model import bound
 from dltune.systems.parallelism.model.engine import Engine, workers
 from dltune.systems.parallelism.model.problem import (
     REPLICA,
     Configuration,
+    Costs,
     Problem,
     Space,
     Strategy,
@@ -29,13 +33,15 @@ from dltune.systems.parallelism.model.problem import (
 from dltune.systems.parallelism.model.search import data_parallel, expert, least_sum, search, single
 from dltune.systems.parallelism.schemas.operators import MOST_DIMENSIONS, Operator, OperatorTimes
 from dltune.systems.parallelism.schemas.strategy import (
+    ALL_CORES,
+    ONE_PROCESS,
     Baseline,
     Consumer,
     Divided,
     Parallelism,
     Times,
 )
-from dltune.systems.parallelism.schemas.topology import Topology
+from dltune.systems.parallelism.schemas.topology import Device, Topology
 
 
 def encoded(problem: Problem, strategy: Strategy, shape: Sequence[int]) -> Iterator[Divided]:
@@ -126,14 +132,14 @@ def tied(
     for number, operator in enumerate(problem.graph.operators):
         if operator.weights is not None:
             groups[operator.weights].append(number)
-    time = engine.simulate(strategy)
+    taken = engine.simulate(strategy)
     for members in groups.values():
         if len({_divided(problem, strategy, number, shape) for number in members}) > 1:
-            time, strategy = min(
+            taken, strategy = min(
                 (engine.simulate(changed), changed)
                 for changed in _alike(problem, strategy, members)
             )
-    return strategy, time
+    return strategy, taken
 
 
 def _divided(problem: Problem, strategy: Strategy, number: int, shape: Sequence[int]) -> object:
@@ -160,9 +166,11 @@ def _alike(problem: Problem, strategy: Strategy, members: Sequence[int]) -> list
     return found
 
 
-BUDGET = 30.0  # seconds of search, where nothing else ends it
-# seconds that the bound can take in addition to the search
+BUDGET = 30.0  # seconds of a decision, where nothing else ends it
+# seconds that the bound can take, and its part of a budget in seconds
 BOUND_SECONDS = 10.0
+BOUND_SHARE = 0.25
+LEAST_SEARCH = 0.05  # seconds, where the strategies to begin with took the whole budget
 NANOSECONDS = 1e9
 # as `inject/_dltune_torch_distribution.py` divides them
 _LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
@@ -170,8 +178,9 @@ _LEARNING_IN_TORCH = ("dense", "conv", "embedding", "batch_norm")
 
 @dataclass(frozen=True)
 class Effort:
-    """The limits of the search: so many `proposals`, else `seconds`; on so many `processes` here,
-    or on the workers of a dask `scheduler`."""
+    """The limits of a decision: a search of so many `proposals`, else so many `seconds` for all,
+    from the strategies that the search begins with to the bound; on so many `processes` here, or
+    on the workers of a dask `scheduler`."""
 
     proposals: int | None = None
     seconds: float = BUDGET
@@ -199,6 +208,8 @@ def decide(
     """Return the decision. `named`: name of the topology. `shape`: of the mesh, for a consumer.
     Raises UsageError when no configuration fits an operator, or devices have no path between
     them."""
+    ends = time.monotonic() + effort.seconds
+    reserve = min(BOUND_SECONDS, BOUND_SHARE * effort.seconds)
     graph = given.graph
     whole = posed(given, topology, shape, consumer)
     engine = Engine(whole)
@@ -208,6 +219,8 @@ def decide(
         "single device": single(whole),
         "dynamic programming": least_sum(whole),
     }
+    if consumer:
+        starts = {name: tied(whole, engine, one, shape)[0] for name, one in starts.items()}
     with workers(engine, effort.processes, effort.scheduler) as there:
         found = search(
             whole,
@@ -215,13 +228,20 @@ def decide(
             there,
             seed=effort.seed,
             proposals=effort.proposals,
-            seconds=effort.seconds,
+            seconds=max(LEAST_SEARCH, ends - reserve - time.monotonic()),
         )
-    chosen, time = found.strategy, found.time
+    chosen, shortest = found.strategy, found.time
     if consumer:
-        chosen, time = tied(whole, engine, chosen, shape)
+        # tied, the shortest strategy that was found can be longer than one that it began with
+        chosen, shortest = min(
+            (tied(whole, engine, one, shape) for one in (chosen, *starts.values())),
+            key=lambda one: one[1],
+        )
     own = measure("", engine, chosen)
-    least = bound.bound(whole, time, BOUND_SECONDS)
+    rest = BOUND_SECONDS
+    if effort.proposals is None:
+        rest = min(rest, ends - time.monotonic())
+    least = bound.bound(whole, shortest, rest)
     section = Parallelism(
         network=given.name or graph.name,
         topology=named,
@@ -232,7 +252,7 @@ def decide(
         seconds=own.seconds,
         compute=own.compute,
         bytes=own.bytes,
-        baselines=tuple(measure(name, engine, one) for name, one in starts.items()),
+        baselines=(*_baselines(engine, starts), *(rivals(given, topology) if consumer else ())),
         proposals=found.proposals,
         searched=found.seconds,
         measured=given.timed(topology),
@@ -316,6 +336,53 @@ def _told(times: OperatorTimes | None) -> Times | None:
     if times is None:
         return None
     return Times(digest(times), len(times.parts), times.framework, times.cores)
+
+
+def rivals(given: Given, topology: Topology) -> Iterator[Baseline]:
+    """Yield the steps of one process that has the whole network, without a plan: on the device
+    where that takes the shortest, and, where such times are measured, on all cores of a host."""
+    by_kind = {device.kind: device for device in topology.devices}
+    alone = [_only(topology, (one,)) for one in by_kind.values()]
+    costs = given.costs(topology)
+    yield min((_whole(ONE_PROCESS, given, one, costs) for one in alone), key=lambda b: b.seconds)
+    together = [(one, given.host_costs(one)) for one in alone]
+    known = [_whole(ALL_CORES, given, one, found) for one, found in together if found]
+    if known and len({device.host for device in topology.devices}) < len(topology.devices):
+        yield min(known, key=lambda baseline: baseline.seconds)
+
+
+def _only(topology: Topology, devices: Sequence[Device]) -> Topology:
+    """Return these devices alone, without links."""
+    return msgspec.structs.replace(topology, devices=tuple(devices), links=(), switches=())
+
+
+def _whole(name: str, given: Given, topology: Topology, costs: Costs) -> Baseline:
+    update = given.times.update if given.times else 0.0
+    engine = Engine(problem(given.graph, topology, undivided, costs, update))
+    return measure(name, engine, (0,) * len(given.graph.operators))
+
+
+def require_faster(section: Parallelism) -> None:
+    """Raises UsageError unless the plan's step is predicted to be shorter than that of one process
+    without it."""
+    alone = [one for one in section.baselines if one.name in (ONE_PROCESS, ALL_CORES)]
+    best = min(alone, key=lambda one: one.seconds, default=None)
+    if best and best.seconds <= section.seconds:
+        raise UsageError(
+            f"no plan: {best.name} is predicted to take {best.seconds * 1e3:.4g} ms per step, and "
+            f"the best division over {len(section.devices)} devices {section.seconds * 1e3:.4g} ms",
+            remedy="run the job as it is, or plan for a larger batch or more devices",
+        )
+
+
+def _baselines(engine: Engine, starts: Mapping[str, Strategy]) -> Iterator[Baseline]:
+    """On a mesh, no layer can be on its own devices: the expert's strategy for a recurrent network
+    is another's there."""
+    names: dict[Strategy, str] = {}
+    for name, strategy in starts.items():
+        same = names.setdefault(strategy, name)
+        found = measure(name, engine, strategy)
+        yield msgspec.structs.replace(found, same="" if same == name else same)
 
 
 def measure(name: str, engine: Engine, strategy: Strategy) -> Baseline:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,14 @@ from dltune.schemas.machine import Machine
 from dltune.schemas.profile import Profile, load
 from dltune.systems.parallelism.jax.operator_times import Request
 from dltune.systems.parallelism.model import pytorch_operators
-from dltune.systems.parallelism.model.problem import Costs, Part, Space, part, roofline
+from dltune.systems.parallelism.model.problem import (
+    Configuration,
+    Costs,
+    Part,
+    Space,
+    part,
+    roofline,
+)
 from dltune.systems.parallelism.model.profile_operators import Measured, Seconds, measured
 from dltune.systems.parallelism.model.pytorch_operators import called
 from dltune.systems.parallelism.schemas import operators, topology
@@ -71,11 +78,11 @@ class MeasuredCosts:
 
 def measured_costs(graph: Operators, found: OperatorTimes) -> MeasuredCosts:
     """Costs of a document."""
-    return MeasuredCosts(graph, by_request(found), found.update)
+    return MeasuredCosts(graph, by_request(found.parts), found.update)
 
 
-def by_request(found: OperatorTimes) -> dict[Request, PartTime]:
-    return {Request(one.type, one.inputs, one.output, one.data): one for one in found.parts}
+def by_request(parts: Iterable[PartTime]) -> dict[Request, PartTime]:
+    return {Request(one.type, one.inputs, one.output, one.data): one for one in parts}
 
 
 def requests(graph: Operators, devices: int, space: Space) -> list[Request]:
@@ -88,6 +95,11 @@ def requests(graph: Operators, devices: int, space: Space) -> list[Request]:
             for degrees in dict.fromkeys(one.degrees for one in space(operator, devices)):
                 wanted[_request(graph, operator, part(graph, operator, degrees))] = None
     return [*wanted]
+
+
+def undivided(_: Operator, __: int) -> list[Configuration]:
+    """The configuration of one process that has all of an operator: `problem.Space`."""
+    return [Configuration((1, 1, 1, 1))]
 
 
 def _request(graph: Operators, operator: Operator, largest: Part) -> Request:
@@ -143,6 +155,14 @@ class Given:
         if self.profile is None or self.measured is None:
             return roofline
         return Timed(self.measured, self.profile.machine, topology)
+
+    def host_costs(self, device: Topology) -> Costs | None:
+        """Return the costs of undivided operators on all cores of the host of a device, which is
+        the only one of its topology; None where they are not measured."""
+        if self.times is not None:
+            lone = replace(self, times=msgspec.structs.replace(self.times, parts=self.times.whole))
+            return lone.costs(device) if self.times.whole else None
+        return self.costs(device) if self.timed(device) else None
 
     def timed(self, topology: Topology) -> bool:
         """True if the times are measured for all kinds of the devices."""

@@ -114,7 +114,7 @@ class ParallelismPlanner(Planner[Parallelism]):
                 ["--budget"],
                 type=Duration(),
                 metavar="TIME",
-                help="Search for TIME, such as 90s or 10m (default: 30s).",
+                help="Decide within TIME, such as 90s or 10m (default: 30s).",
             ),
             click.Option(
                 ["--proposals"],
@@ -219,7 +219,8 @@ def _decide(
     if mesh is not None:
         decide.require_mesh(mesh, cluster)
     if times is not None:
-        found = _timed(found, cluster, decide.space(cluster, shape, consumer), times, measure)
+        ways = decide.space(cluster, shape, consumer)
+        found = _timed(found, cluster, ways, times, measure, runs=consumer is not None)
     decided = decide.decide(
         found,
         cluster,
@@ -229,12 +230,15 @@ def _decide(
         decide.Effort(proposals, budget or decide.BUDGET, seed, processes, scheduler),
     )
     section = decided.section
-    failures = [decided.failure] if decided.failure else []
+    decide.require_faster(section)
+    left = [decided.failure] if decided.failure else []
+    if isinstance(topology, Path):  # published clusters have GPUs
+        left += show.uncompared(section)
     return Decision(
         section,
         inputs.machine(found),
         choice=show.choice(section),
-        remarks=[*inputs.remarks(found, cluster), *show.remarks(section), *failures],
+        remarks=[*inputs.remarks(found, cluster), *show.remarks(section), *left],
         shown=show.decision(section),
         summary={name: getattr(section, name) for name in parallelism.FIGURES},
         formats={
@@ -246,14 +250,16 @@ def _decide(
 
 
 def _timed(
-    found: Given, cluster: Topology, ways: Space, path: Path, seconds: float | None
+    found: Given, cluster: Topology, ways: Space, path: Path, seconds: float | None, *, runs: bool
 ) -> Given:
     from dltune.systems.parallelism import times
 
     if seconds is None:
-        return replace(found, times=times.read(path, found, cluster, ways))
+        return replace(found, times=times.read(path, found, cluster, ways, runs=runs))
 
     def tell(text: str) -> None:
         click.echo(f"dltune: {text}", err=True)
 
-    return replace(found, times=times.measured(path, found, cluster, ways, seconds, tell))
+    return replace(
+        found, times=times.measured(path, found, cluster, ways, seconds, tell, runs=runs)
+    )

@@ -16,7 +16,7 @@ from dltune.base.errors import UsageError
 from dltune.systems.parallelism import times
 from dltune.systems.parallelism.decide import decoded as read
 from dltune.systems.parallelism.decide import posed, space
-from dltune.systems.parallelism.inputs import Given, again, requests
+from dltune.systems.parallelism.inputs import Given, again
 from dltune.systems.parallelism.model.engine import Engine, Event
 from dltune.systems.parallelism.model.problem import Problem
 from dltune.systems.parallelism.schemas.operators import OperatorTimes
@@ -57,8 +57,8 @@ def _times(
     section: Parallelism, given: Given, topology: Topology, documents: Sequence[msgspec.Struct]
 ) -> OperatorTimes:
     ways = space(topology, section.mesh, section.consumer)
-    wanted = requests(given.graph, len(topology.devices), ways)
-    found = times.again(section.times.digest, wanted, documents) if section.times else None
+    needed = times.wanted(given, topology, ways, runs=section.consumer is not None)
+    found = times.again(section.times.digest, needed, documents) if section.times else None
     if found is None:
         raise UsageError(
             "the operator times that the plan was made with are missing",

@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from dltune.base.formatting import Bar, Key, Table, Tile, Tiles, columns, counted
 from dltune.systems.parallelism.schemas.operators import Operator, Operators, OperatorTimes
-from dltune.systems.parallelism.schemas.strategy import Baseline, Divided, Parallelism
+from dltune.systems.parallelism.schemas.strategy import (
+    ALL_CORES,
+    Baseline,
+    Divided,
+    Parallelism,
+)
 from dltune.systems.parallelism.schemas.topology import Topology
 from dltune.views import Context, Headline, Piece, Section, View
 
@@ -114,6 +119,17 @@ def remarks(section: Parallelism) -> Iterator[str]:
     yield f"the search tried {section.proposals:,} changes in {section.searched:.1f} s"
 
 
+def uncompared(section: Parallelism) -> Iterator[str]:
+    """Yield what could not be compared on hosts whose devices are cores."""
+    hosts = section.hosts or ("",) * len(section.devices)
+    known = any(one.name == ALL_CORES for one in section.baselines)
+    if section.consumer and len(set(hosts)) < len(section.devices) and not known:
+        yield (
+            "one process on all cores of a host was not compared: its times are not measured (pass "
+            "a profile of the devices' machine, or --times with --measure)"
+        )
+
+
 def _costs(section: Parallelism) -> str:
     if times := section.times:
         return (
@@ -168,7 +184,7 @@ def _compared(section: Parallelism) -> Table:
     first = next((one.seconds for one in every if one.name == FIRST), None)
     rows = [
         (
-            one.name,
+            one.name + (f" (here the same as {one.same})" if one.same else ""),
             _ms(one.seconds),
             Bar(one.seconds / most, chosen=one is own),
             f"{first / one.seconds:.2f}" if first and one.seconds else "",

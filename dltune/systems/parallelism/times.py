@@ -13,8 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +24,13 @@ from dltune.analysis.flops import ELEMENTWISE, MOVES
 from dltune.base import documents as files
 from dltune.base.errors import DltuneError, UsageError
 from dltune.base.formatting import counted
-from dltune.systems.parallelism.inputs import Given, MeasuredCosts, by_request, requests
+from dltune.systems.parallelism.inputs import (
+    Given,
+    MeasuredCosts,
+    by_request,
+    requests,
+    undivided,
+)
 from dltune.systems.parallelism.jax import operator_times
 from dltune.systems.parallelism.jax.operator_times import Request, Times, unknown_word
 from dltune.systems.parallelism.model.problem import Space
@@ -42,83 +50,157 @@ BUSY = 0.8  # the part of the time in which a process that only computes has a c
 Tell = Callable[[str], None]
 
 
-def read(path: Path, given: Given, topology: Topology, ways: Space) -> OperatorTimes:
-    """Those that a file has of the parts of `ways`. Raises UsageError when it has not all, or has
-    them of other devices."""
+@dataclass(frozen=True)
+class Wanted:
+    """The times that a plan needs. `parts`: on a device; `whole`: undivided, on all cores of a
+    host, empty where a device has them all."""
+
+    parts: Sequence[Request]
+    whole: Sequence[Request]
+
+
+def wanted(given: Given, topology: Topology, ways: Space, *, runs: bool) -> Wanted:
+    """`ways`: the configurations of each operator; `runs`: the plan is for a job, which one process
+    can run, too. Raises UsageError when hosts have different numbers of devices."""
+    shared = runs and _on_a_host(topology) > 1
+    parts = requests(given.graph, len(topology.devices), ways)
+    return Wanted(parts, requests(given.graph, 1, undivided) if shared else ())
+
+
+def read(
+    path: Path, given: Given, topology: Topology, ways: Space, *, runs: bool = False
+) -> OperatorTimes:
+    """Those that a file has of the parts of `ways`, and what else `wanted` has. Raises UsageError
+    when it has not all parts, or has them of other devices."""
     found = load_times(path)
     _require(path, found, topology)
-    wanted = requests(given.graph, len(topology.devices), ways)
-    chosen = of(found, wanted)
+    needed = wanted(given, topology, ways, runs=runs)
+    chosen = of(found, needed)
     if chosen is None:
-        lacking = _lacking(found, wanted)
+        lacking = _lacking(found.parts, needed.parts)
         raise UsageError(
-            f"{path} lacks the times of {len(lacking)} of the {counted(len(wanted), 'part')} into "
-            f"which operators can be divided, such as {lacking[0]}",
+            f"{path} lacks the times of {len(lacking)} of the "
+            f"{counted(len(needed.parts), 'part')} into which operators can be divided, such as "
+            f"{lacking[0]}",
             remedy="measure them on such a device, for example with --measure 10m",
         )
     return chosen
 
 
 def measured(
-    path: Path, given: Given, topology: Topology, ways: Space, seconds: float, tell: Tell
+    path: Path,
+    given: Given,
+    topology: Topology,
+    ways: Space,
+    seconds: float,
+    tell: Tell,
+    *,
+    runs: bool = False,
 ) -> OperatorTimes:
     """Return the same as `read`, after those that the file lacks, or all where there is none, were
     measured on this machine and added to it. Raises UsageError when its devices are others, or JAX
     has nothing in place of an operator; DltuneError when it takes more than about so many
     `seconds`: the file then has the finished measurements."""
-    wanted = requests(given.graph, len(topology.devices), ways)
-    with files.claim(path, overwrite=True) as file, device_cores(_on_a_host(topology)) as cores:
-        _require_known(given, wanted)
-        found = _begun(path, topology, cores)
+    needed = wanted(given, topology, ways, runs=runs)
+    many = _on_a_host(topology)
+    with files.claim(path, overwrite=True) as file:
+        with device_cores(many) as cores:
+            _require_known(given, needed.parts)
+            found = _begun(path, topology, cores)
         file.write(found)
-        lacking = _lacking(found, wanted)
-        began = told = time.monotonic()
-        before = _computed()
-        if lacking:
-            tell(f"timing {counted(len(lacking), 'part')} of operators on {_cores(cores)}")
-        for first in range(0, len(lacking), TOGETHER):
-            spent = time.monotonic() - began
-            if spent >= seconds:
-                raise DltuneError(
-                    f"--measure ended after {spent:.0f} s with {first} of {len(lacking)} parts of "
-                    "operators timed",
-                    remedy=f"run the same command again to time the rest; {path} keeps the results",
-                )
-            some = timed(lacking[first : first + TOGETHER])
-            parts = (
-                PartTime(one.type, one.inputs, one.output, t.forward, t.backward, one.data)
-                for one, t in some.items()
-            )
-            found = msgspec.structs.replace(found, parts=(*found.parts, *parts))
-            file.write(found)
-            done, now = first + len(some), time.monotonic()
-            if done < len(lacking) and (now - told > QUIET or not first):
-                told, left = now, (now - began) / done * (len(lacking) - done)
-                tell(f"{done} of {len(lacking)} parts timed, about {left:.0f} s left")
-        spent = time.monotonic() - began
-        if lacking and (share := (_computed() - before) / spent) < BUSY:
-            tell(
-                f"the operators had a core for only {share:.0%} of the time, so the measured times "
-                "are too long; measure again on an idle machine, into another file"
-            )
-    chosen = of(found, wanted)
+        timing = _Timing(file, seconds, tell)
+        parts, rest = _lacking(found.parts, needed.parts), _lacking(found.whole, needed.whole)
+        found = timing.add(found, "parts", parts, many, len(rest))
+        found = timing.add(found, "whole", rest, 1)
+        timing.end()
+    chosen = of(found, needed)
     assert chosen is not None  # the missing times are there now
     return chosen
 
 
-def of(found: OperatorTimes, wanted: Sequence[Request]) -> OperatorTimes | None:
-    """The parts that are wanted, in their order; None where one is not there."""
-    known = by_request(found)
-    if not all(one in known for one in wanted):
+class _Timing:
+    """Measurements that are added to a file, for so many `seconds` together."""
+
+    def __init__(self, file: files.Output, seconds: float, tell: Tell) -> None:
+        self._file, self._seconds, self._tell = file, seconds, tell
+        self._began = self._told = time.monotonic()
+        self._before = _computed()
+        self._done = 0
+
+    def add(
+        self,
+        found: OperatorTimes,
+        name: Literal["parts", "whole"],
+        lacking: Sequence[Request],
+        devices: int,
+        then: int = 0,
+    ) -> OperatorTimes:
+        """Return the times with these under `name`, measured on the cores of one of so many
+        `devices`; `then`: as many are measured later. Raises DltuneError when the time is over."""
+        with device_cores(devices) as cores:
+            if lacking:
+                many = counted(len(lacking), "part")
+                what = f"{many} of operators" if name == "parts" else f"{many} undivided"
+                self._tell(f"timing {what} on {_cores(cores)}")
+            for first in range(0, len(lacking), TOGETHER):
+                left = len(lacking) - first + then
+                self._require_time(left)
+                some = timed(lacking[first : first + TOGETHER])
+                parts = (
+                    PartTime(one.type, one.inputs, one.output, t.forward, t.backward, one.data)
+                    for one, t in some.items()
+                )
+                every = (*getattr(found, name), *parts)
+                found = msgspec.structs.replace(found, **{name: every})
+                self._file.write(found)
+                self._done += len(some)
+                self._report(left - len(some))
+        return found
+
+    def end(self) -> None:
+        """Say whether other work had the cores meanwhile."""
+        spent = time.monotonic() - self._began
+        if self._done and (share := (_computed() - self._before) / spent) < BUSY:
+            self._tell(
+                f"the operators had a core for only {share:.0%} of the time, so the measured times "
+                "are too long; measure again on an idle machine, into another file"
+            )
+
+    def _require_time(self, left: int) -> None:
+        spent = time.monotonic() - self._began
+        if spent >= self._seconds:
+            raise DltuneError(
+                f"--measure ended after {spent:.0f} s with {self._done} of {self._done + left} "
+                "parts of operators timed",
+                remedy=f"run the same command again to time the rest; {self._file.path} keeps the "
+                "results",
+            )
+
+    def _report(self, left: int) -> None:
+        now = time.monotonic()
+        if left and (now - self._told > QUIET or self._done <= TOGETHER):
+            rest = (now - self._began) / self._done * left
+            self._told = now
+            self._tell(f"{self._done} of {self._done + left} parts timed, about {rest:.0f} s left")
+
+
+def of(found: OperatorTimes, needed: Wanted) -> OperatorTimes | None:
+    """The times that are needed, in their order; None where one of a part is not there. Those of
+    undivided operators are all there or none: a plan can do without."""
+    parts, whole = by_request(found.parts), by_request(found.whole)
+    if not all(one in parts for one in needed.parts):
         return None
-    return msgspec.structs.replace(found, parts=tuple(known[one] for one in wanted))
+    every = all(one in whole for one in needed.whole)
+    return msgspec.structs.replace(
+        found,
+        parts=tuple(parts[one] for one in needed.parts),
+        whole=tuple(whole[one] for one in needed.whole) if every else (),
+    )
 
 
-def again(
-    digest: str, wanted: Sequence[Request], documents: Iterable[msgspec.Struct]
-) -> OperatorTimes | None:
+def again(digest: str, needed: Wanted, documents: Iterable[msgspec.Struct]) -> OperatorTimes | None:
     """Return the times that a plan was made with, among documents that can have more by now."""
-    every = (of(one, wanted) for one in documents if isinstance(one, OperatorTimes))
+    every = (of(one, needed) for one in documents if isinstance(one, OperatorTimes))
     return next((one for one in every if one and files.digest(one) == digest), None)
 
 
@@ -128,9 +210,9 @@ def _computed() -> float:
     return spent.children_user + spent.children_system
 
 
-def _lacking(found: OperatorTimes, wanted: Sequence[Request]) -> list[Request]:
+def _lacking(found: Sequence[PartTime], needed: Sequence[Request]) -> list[Request]:
     known = by_request(found)
-    return [one for one in wanted if one not in known]
+    return [one for one in needed if one not in known]
 
 
 def _begun(path: Path, topology: Topology, cores: int) -> OperatorTimes:
@@ -189,9 +271,9 @@ def _on_a_host(topology: Topology) -> int:
     return next(iter(hosts.values()))
 
 
-def _require_known(given: Given, wanted: Sequence[Request]) -> None:
+def _require_known(given: Given, needed: Sequence[Request]) -> None:
     """Raises UsageError when operators are of types for which JAX has nothing here."""
-    unknown = dict.fromkeys(one.type for one in wanted if not known(one))
+    unknown = dict.fromkeys(one.type for one in needed if not known(one))
     if not unknown:
         return
     operators = given.graph.operators

@@ -52,7 +52,7 @@ def every(given: Problem) -> list[tuple[int, Strategy]]:
 
 
 def random_problem(random: Random) -> Problem:
-    graph, topology = _graph(random), _topology(random)
+    graph, topology = random_graph(random), random_topology(random)
     assert not struct_faults("", graph)
     assert not struct_faults("", topology)
     left = [MOST]
@@ -76,7 +76,7 @@ def random_problem(random: Random) -> Problem:
     return given
 
 
-def _topology(random: Random) -> Topology:
+def random_topology(random: Random) -> Topology:
     count = random.choice([1, 2, 2, 3, 4, 4, 4, 6])
     kinds = tuple(Kind(f"k{n}", 1.0, 1.0) for n in range(random.randint(1, 2)))
     hosts = random.randint(1, min(3, count))
@@ -97,7 +97,7 @@ def _topology(random: Random) -> Topology:
     return Topology(topologies.SCHEMA, "t", kinds, devices, tuple(links), switches, overlap)
 
 
-def _graph(random: Random) -> Operators:
+def random_graph(random: Random) -> Operators:
     groups = random.randint(0, 2)
     found: list[Operator] = []
     for at in range(random.randint(1, 5)):

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import divided
 import msgspec
+import numpy as np
+import parallelism_oracle
 import pytest
+from parallelism_problems import SHAPES, random_graph, random_topology
 
 from dltune.base.documents import struct_faults
 from dltune.base.errors import UsageError
-from dltune.systems.parallelism.decide import Effort, decide, require_mesh, space, tied
+from dltune.systems.parallelism.decide import (
+    Effort,
+    decide,
+    decoded,
+    posed,
+    require_faster,
+    require_mesh,
+    space,
+    tied,
+)
 from dltune.systems.parallelism.emit import expressed
-from dltune.systems.parallelism.inputs import Given
+from dltune.systems.parallelism.inputs import Given, requests, undivided
 from dltune.systems.parallelism.model.engine import Engine
-from dltune.systems.parallelism.model.problem import REPLICA, problem, roofline
+from dltune.systems.parallelism.model.problem import (
+    REPLICA,
+    Problem,
+    Strategy,
+    problem,
+    roofline,
+)
+from dltune.systems.parallelism.model.search import data_parallel, expert, least_sum, single
 from dltune.systems.parallelism.schemas import operators
-from dltune.systems.parallelism.schemas.operators import Dimension
+from dltune.systems.parallelism.schemas.operators import Dimension, PartTime
+from dltune.systems.parallelism.schemas.strategy import ALL_CORES, ONE_PROCESS, Parallelism
+from dltune.systems.parallelism.schemas.topology import Topology
 
 
 def test_a_plan_is_sound_and_no_worse_than_what_it_stands_beside() -> None:
@@ -126,6 +149,115 @@ def test_operators_of_one_weight_are_divided_alike_on_a_mesh() -> None:
     assert time == min(every)
     alike = [by_sample if n in steps else at for n, at in enumerate(unlike)]
     assert tied(whole, engine, tuple(alike), shape)[0] == tuple(alike), "left as it is"
+
+
+def oracle(whole: Problem, strategy: Strategy) -> int:
+    """Nanoseconds of a step, slowly."""
+    kinds = [kind.name for kind in whole.topology.kinds]
+    ways = whole.routes
+    devices = parallelism_oracle.Devices(
+        [kinds.index(one.kind) for one in whole.topology.devices],
+        [int(one.host.removeprefix("h")) for one in whole.topology.devices],
+        ways.channel.tolist(),
+        np.rint(ways.latency * 1e9).astype(int).tolist(),
+        (ways.per_byte * 1e9).tolist(),
+        whole.update * 1e9,
+        *(whole.all_reduce, whole.all_to_all),
+    )
+    choices = [
+        parallelism_oracle.Choice(
+            whole.catalogs[n][place],
+            tuple(map(int, whole.forward[n][place])),
+            tuple(map(int, whole.backward[n][place])),
+        )
+        for n, place in enumerate(strategy)
+    ]
+    tasks = parallelism_oracle.tasks(whole.graph, choices, devices)
+    return parallelism_oracle.makespan(parallelism_oracle.simulated(tasks))
+
+
+def test_no_plan_of_a_consumer_is_worse_than_what_people_would_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor than dynamic programming, all of them with weights divided in one way as in the plan."""
+    monkeypatch.setattr("dltune.systems.parallelism.decide.BOUND_SECONDS", 0.0)
+    untied = 0
+    for seed in range(200):
+        random = Random(seed)
+        graph, topology = random_graph(random), random_topology(random)
+        fast = tuple(
+            msgspec.structs.replace(one, flops=1e9, bandwidth=1e9) for one in topology.kinds
+        )
+        topology = msgspec.structs.replace(topology, kinds=fast)
+        shape = SHAPES[len(topology.devices)] if len(topology.devices) > 1 else ()
+        given = Given(graph)
+        found = decide(given, topology, "t", "jax", shape, Effort(proposals=20, seed=seed)).section
+        whole = posed(given, topology, shape, "jax")
+        engine = Engine(whole)
+        written = decoded(found, whole)
+        assert tied(whole, engine, written, shape)[0] == written
+        time = oracle(whole, written)
+        assert time == round(found.seconds * 1e9)
+        for start in (data_parallel, expert, single, least_sum):
+            strategy = tied(whole, engine, start(whole), shape)[0]
+            untied += strategy != start(whole)
+            assert time <= oracle(whole, strategy), (seed, start.__name__)
+    assert untied > 20
+
+
+def test_one_process_that_has_all_is_compared() -> None:
+    """On one of the devices its ops take their times one after the other, and so do the updates."""
+    times = divided.times()
+    wide = tuple(msgspec.structs.replace(one, forward=1e-3, backward=2e-3) for one in times.parts)
+    times = msgspec.structs.replace(times, parts=wide, update=1e-11)
+    given = Given(divided.network(), times=times)
+    found = decide(given, divided.cluster(), "small", "jax", (4,), Effort(proposals=10)).section
+    alone = {one.name: one for one in found.baselines}[ONE_PROCESS]
+    operators = [one for one in given.graph.operators if one.inputs]
+    updated = sum(weights.bytes for weights in given.graph.weights)
+    assert alone.seconds == pytest.approx(len(operators) * 3e-3 + updated * times.update, rel=1e-3)
+    assert alone.bytes == 0
+    assert ALL_CORES not in {one.name for one in found.baselines}  # nothing is known of that
+    assert found.seconds >= alone.seconds  # whatever it is divided into takes as long
+    with pytest.raises(UsageError, match=r"no plan: one process on one device .* 12\.\d+ ms") as no:
+        require_faster(found)
+    assert no.value.remedy == "run the job as it is, or plan for a larger batch or more devices"
+    require_faster(divided.section())  # of no job
+
+
+def test_one_process_on_all_cores_of_a_host_is_compared_where_its_times_are_known() -> None:
+    times = divided.times()
+    slow = tuple(msgspec.structs.replace(one, forward=1.0, backward=1.0) for one in times.parts)
+    parts = requests(divided.network(), 1, undivided)
+
+    def decided(seconds: float, devices: Topology) -> Parallelism:
+        fast = tuple(
+            PartTime(one.type, one.inputs, one.output, seconds, seconds, one.data) for one in parts
+        )
+        given = Given(
+            divided.network(), times=msgspec.structs.replace(times, parts=slow, whole=fast)
+        )
+        mesh = (len(devices.devices),)
+        return decide(given, devices, "small", "torch", mesh, Effort(proposals=10)).section
+
+    found = decided(0.01, divided.cluster())
+    together = {one.name: one for one in found.baselines}[ALL_CORES]
+    assert together.seconds == pytest.approx(4 * 0.02, rel=0.1)
+    with pytest.raises(UsageError, match="no plan: one process on all cores of a host"):
+        require_faster(found)
+    # where each host has one device, this is the device
+    alone = decided(0.01, divided.cluster(4, 1))
+    assert ALL_CORES not in {one.name for one in alone.baselines}
+
+
+def test_a_strategy_that_is_another_s_on_a_mesh_says_so() -> None:
+    """An expert's layers of a recurrent network each have a device, which no mesh expresses."""
+    found = divided.section(consumer="jax", mesh=(4,))
+    same = {one.name: one.same for one in found.baselines}
+    assert same["expert"] == "data parallel"
+    assert same["data parallel"] == ""
+    anywhere = {one.name: one.same for one in divided.section().baselines}
+    assert anywhere["expert"] == ""
 
 
 def test_an_operator_that_nothing_divides() -> None:

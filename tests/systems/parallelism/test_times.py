@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import divided
@@ -117,10 +118,15 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None
     assert not isinstance(ended.value, UsageError)
     small = Given(msgspec.structs.replace(given.graph, operators=given.graph.operators[:2]))
     first = times.measured(path, small, cluster, ways, 600.0, said.append)
-    assert first.devices == 2
+    assert (first.devices, first.whole) == (2, ())
     assert all(one.forward > 0 for one in first.parts)
     again = times.measured(path, small, cluster, ways, 600.0, said.append)
     assert documents.digest(again) == documents.digest(first)
     assert sum(one.startswith("timing ") for one in said) == 2
+    # for a job, which one process can run on all cores as well
+    whole = times.measured(path, small, cluster, ways, 600.0, said.append, runs=True)
+    assert (len(whole.whole), whole.parts) == (1, first.parts)
+    assert f"timing 1 part undivided on {len(os.sched_getaffinity(0))} cores" in said
+    assert documents.digest(times.read(path, small, cluster, ways)) == documents.digest(first)
     with pytest.raises(UsageError, match="lacks"):
         times.read(path, given, cluster, ways)

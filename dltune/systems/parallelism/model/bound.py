@@ -308,16 +308,17 @@ class Bound:
 
 
 def bound(problem: Problem, strategy_time: int, seconds: float) -> Bound:
-    """`strategy_time`: nanoseconds of the best strategy known. It takes about `seconds`, and what
-    the programme and its tables take to be made."""
+    """`strategy_time`: nanoseconds of the best strategy known. It takes about `seconds`, or what
+    the programme takes to be made where that is more, and what its tables take."""
     begin = time.monotonic()
     engine = Engine(problem)
     programme = linear_programme(engine)
     found: list[tuple[int, ProofMethod]] = [(quick(programme), "longest path or total work")]
     failure = None
     ways = sum(len(one.work) for one in programme.ways)
-    if solver.installed() and seconds > 0 and found[0][0] < strategy_time and ways <= _MOST_WAYS:
-        limit = seconds * _PART
+    left = seconds - (time.monotonic() - begin)
+    if solver.installed() and left > 0 and found[0][0] < strategy_time and ways <= _MOST_WAYS:
+        limit = left * _PART
         try:
             value = solver.run(solve, programme, limit, limit=limit)
             found.append((value, "integer programme"))

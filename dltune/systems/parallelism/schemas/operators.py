@@ -208,6 +208,7 @@ class OperatorTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `framework`: framework and version that ran the operators.
     `update`: time to update one byte of weights.
     `parts`: measured parts.
+    `whole`: undivided operators, measured on all cores of a host.
     """
 
     schema: str
@@ -217,10 +218,12 @@ class OperatorTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     framework: Annotated[str, FILLED]
     update: Annotated[float, POSITIVE]
     parts: tuple[PartTime, ...]
+    whole: tuple[PartTime, ...] = ()
 
     def relation_faults(self) -> Iterator[str]:
-        alike = ((one.type, one.inputs, one.output, one.data) for one in self.parts)
-        yield from repeated("parts", "type with its shapes", alike)
+        for name, parts in (("parts", self.parts), ("whole", self.whole)):
+            alike = ((one.type, one.inputs, one.output, one.data) for one in parts)
+            yield from repeated(name, "type with its shapes", alike)
 
 
 load_times = documents.reader(OperatorTimes, TIMES_SCHEMA)

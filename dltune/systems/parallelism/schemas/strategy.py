@@ -12,6 +12,10 @@ from dltune.base.documents import AMOUNT, FILLED, LABEL, Bound, at_least, each, 
 
 Consumer = Literal["keras", "jax", "torch"]
 
+# names of baselines: the job without a plan
+ONE_PROCESS = "one process on one device"
+ALL_CORES = "one process on all cores of a host"
+
 # figures of a plan
 FIGURES = (
     *("network", "topology", "batch", "seconds", "compute", "bytes"),
@@ -24,12 +28,14 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `name`: name of the strategy.
     `seconds`, `compute`, `bytes`: as in the section.
+    `same`: an earlier one that it is the same as on these devices; empty for none.
     """
 
     name: Annotated[str, LABEL]
     seconds: Annotated[float, AMOUNT]
     compute: Annotated[float, AMOUNT]
     bytes: Annotated[int, AMOUNT]
+    same: str = ""
 
 
 class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -119,6 +119,16 @@ def test_for_a_consumer(tmp_path: Path, network: Path, cluster: Path) -> None:
     assert section.mesh == (4,)
 
 
+def test_no_plan_where_one_process_is_as_fast(tmp_path: Path, network: Path) -> None:
+    slow = divided.cluster()
+    links = tuple(msgspec.structs.replace(link, bandwidth=1e6) for link in slow.links)
+    cluster = write(tmp_path / "slow.json", msgspec.structs.replace(slow, links=links))
+    done = planned(tmp_path, network, "--topology", cluster, "--for", "jax")
+    refused(done, "no plan: one process on one device is predicted to take", "run the job as it is")
+    assert not (tmp_path / "plan.json").exists()
+    assert planned(tmp_path, network, "--topology", cluster).returncode == 0  # which no job runs
+
+
 def test_shown_again_and_on_a_page_and_for_perfetto(
     tmp_path: Path, network: Path, cluster: Path
 ) -> None:
