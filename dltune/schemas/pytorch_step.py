@@ -112,6 +112,7 @@ class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       before.
     `counted`: true if the allocator itself counted; otherwise `scratch` is unknown.
     `layers`: modules in the order in which they end.
+    `crossing`: seconds by which a call is longer that goes through Python; 0 if unknown.
     """
 
     calls: tuple[Call, ...]
@@ -120,6 +121,7 @@ class Calls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: tuple[tuple[int, int], ...]
     counted: bool
     layers: tuple[Layer, ...] = ()
+    crossing: Annotated[float, AMOUNT] = 0.0
 
     @property
     def forward(self) -> tuple[str, ...]:

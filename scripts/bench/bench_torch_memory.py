@@ -84,7 +84,7 @@ def compare(
             same &= losses == alone
             measured = max(measured, seen)
         peak = section["live"] + section["peak"]
-        added = section["added"] / section["seconds"]
+        added = (section["added"] + section["hooks"]) / section["seconds"]
         given_up = section.get("compiled") or len(section["given_up"])
         spread = f"{min(ratios) - 1:.1%} to {max(ratios) - 1:.1%}"
         print(f"| {name} | {budget / MIB:.1f} | {peak / MIB:.1f} | {measured / MIB:.1f} "

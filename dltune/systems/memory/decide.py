@@ -6,7 +6,7 @@ import contextlib
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from dltune.systems.memory.model.schedule import Step as Run
 from dltune.systems.memory.model.schedule import lean, levels, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, Selection, exact, select
 from dltune.systems.memory.offload import CacheTooSmall, Offloader, Offloading
-from dltune.systems.memory.pytorch import EagerStep, eager, recomputed
+from dltune.systems.memory.pytorch import EagerStep, eager, hooks, recomputed
 from dltune.systems.memory.request import SMALLEST, Request
 from dltune.systems.memory.section import GivenUp, Memory
 from dltune.systems.memory.show import mib
@@ -79,6 +79,11 @@ def decide(profile: Profile, request: Request = SMALLEST) -> Planned:
         batch = None if batch == steps.batch else batch
     lower = given if called else leaner(given)
     total = sum(given.seconds)
+
+    def taken(one: Selection) -> float:
+        """Seconds of what runs again, and of dltune's own work."""
+        return one.seconds + (hooks(called, one.steps) if called else 0.0)
+
     moved: Offloading | None = None
     if budget is not None and request.tier and step:
         found, moved = lower, _offloaded(Offloader(lower, step, request.tier), budget, live)
@@ -86,7 +91,7 @@ def decide(profile: Profile, request: Request = SMALLEST) -> Planned:
     elif budget is not None:
         found, chosen = within((lower, given), budget, live)
     elif request.slowdown is not None:
-        found, chosen = lower, _slower(lower, request.slowdown * total)
+        found, chosen = lower, _slower(lower, request.slowdown * total, taken)
     else:
         found, chosen = _least((lower, given))
     bound = failure = None
@@ -112,6 +117,7 @@ def decide(profile: Profile, request: Request = SMALLEST) -> Planned:
         offloaded=offloaded,
         folder=str(request.offload.resolve()) if request.offload and offloaded else None,
         waited=moved.waited if moved else 0.0,
+        hooks=taken(chosen) - chosen.seconds,
         calls=called.calls.forward if called else (),
         given_up=given_up(called, chosen) if called else (),
     )
@@ -271,11 +277,11 @@ def _smallest(found: MeasuredStep) -> Selection:
         return _counted(found, _select(found, error.least))
 
 
-def _slower(found: MeasuredStep, seconds: float) -> Selection:
-    """Return the selection of the lowest peak that adds no more than these, by halving the budgets
-    between."""
+def _slower(found: MeasuredStep, seconds: float, taken: Callable[[Selection], float]) -> Selection:
+    """Return the selection of the lowest peak that has `taken` no more than these, by halving the
+    budgets between."""
     low = _smallest(found)
-    if low.seconds <= seconds:
+    if taken(low) <= seconds:
         return low
     best = _selected(found, sys.maxsize)
     least = low.peak
@@ -286,7 +292,7 @@ def _slower(found: MeasuredStep, seconds: float) -> Selection:
         except BudgetTooSmall:
             least = room
             continue
-        if tried.seconds <= seconds:
+        if taken(tried) <= seconds:
             best = tried
         else:
             least = tried.peak

@@ -244,5 +244,16 @@ def _remarks(planned: Planned, request: Request) -> Iterator[str]:
             yield f"{speed}: nothing is offloaded because recomputing is faster"
         if in_memory(offload):
             yield f"{offload} is on a file system in memory: offloaded tensors still use memory"
+    if section.hooks:
+        yield (
+            f"dltune's own work in a step is predicted to take {section.hooks * 1e3:.1f} ms of the "
+            f"added {section.longer * 1e3:.1f} ms"
+        )
     if not (section.again or section.offloaded):
-        yield "nothing is recomputed: changing the order of the ops is sufficient"
+        if section.calls and request.slowdown is not None:
+            yield (
+                "nothing is recomputed: with dltune's own work, every selection would take longer "
+                "than that"
+            )
+        else:
+            yield "nothing is recomputed: changing the order of the ops is sufficient"

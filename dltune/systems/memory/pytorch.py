@@ -99,6 +99,20 @@ def recomputed(found: EagerStep, steps: Sequence[Run]) -> list[Recomputed]:
     return sorted(again.values(), key=lambda one: one.group.calls[0])
 
 
+# dltune's own work in a step that gives up results, in the time by which a call of the forward pass
+# is longer that goes through Python: for each of these calls, and for each that is made again
+# (docs/research/benchmarks/memory.md)
+FORWARD, AGAIN = 1.5, 3.0
+
+
+def hooks(found: EagerStep, steps: Sequence[Run]) -> float:
+    """Return the seconds of a step that dltune's own work takes; 0 where nothing runs again."""
+    runs = Counter(step.node for step in steps)
+    again = sum((n - 1) * len(found.groups[node].calls) for node, n in runs.items() if n > 1)
+    calls = found.calls
+    return (FORWARD * len(calls.forward) + AGAIN * again) * calls.crossing if again else 0.0
+
+
 def as_read(found: EagerStep, steps: Sequence[Run]) -> list[Run]:
     """Return the runs in the order in which a job makes them: a group runs again when a reader
     needs its result and it is not there, and the result is kept for as many reads as in these

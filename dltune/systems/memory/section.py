@@ -12,7 +12,10 @@ import msgspec
 from dltune.base.documents import AMOUNT, FILLED, SHARE, Bound, at_least, each, index
 
 # all but the order: the figures of a plan
-FIGURES = ("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited")
+FIGURES = (
+    *("signature", "budget", "live", "before", "peak", "seconds", "added", "batch", "waited"),
+    "hooks",
+)
 
 _NAME = Bound("a printable name", lambda name: bool(name) and name.isprintable())
 
@@ -71,6 +74,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `offloaded`: tensors that leave memory.
     `folder`: folder of the file for these tensors; null for none.
     `waited`: seconds in which the step waits for copies.
+    `hooks`: for PyTorch, seconds of a step that dltune's own work takes.
     `calls`: for PyTorch, operators that autograd records, in call order.
     `given_up`: results of `calls` that are released.
     `compiled`: for a compiled PyTorch step, the compiler's `activation_memory_budget`; otherwise
@@ -92,9 +96,15 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offloaded: tuple[Offloaded, ...] = ()
     folder: str | None = None
     waited: Annotated[float, AMOUNT] = 0.0
+    hooks: Annotated[float, AMOUNT] = 0.0
     calls: tuple[str, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
     compiled: Annotated[float | None, SHARE] = None
+
+    @property
+    def longer(self) -> float:
+        """Return the seconds by which a step is longer under the plan."""
+        return self.added + self.waited + self.hooks
 
     @property
     def again(self) -> int:

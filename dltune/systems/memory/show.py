@@ -128,7 +128,7 @@ def mib(bytes: int) -> str:
 
 
 def _sentence(section: Memory) -> str:
-    added = (section.added + section.waited) / section.seconds if section.seconds else 0.0
+    added = section.longer / section.seconds if section.seconds else 0.0
     return (
         f"The peak memory of a step is {mib(section.live + section.peak)} as planned and "
         f"{mib(section.live + section.before)} without the plan; the plan adds {added:.1%} to the "
@@ -141,7 +141,7 @@ def _table(section: Memory) -> Table:
     rows = []
     for name, peak, added in (
         ("without plan", section.before, 0.0),
-        ("planned", section.peak, section.added + section.waited),
+        ("planned", section.peak, section.longer),
     ):
         whole = section.live + peak
         rows.append(

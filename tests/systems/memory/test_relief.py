@@ -148,6 +148,19 @@ def test_planned_for_what_they_do(argument, alone, tmp_path):
     assert told.steps <= 7
 
 
+def test_a_slowdown_has_room_for_dltune_s_own_work(tmp_path):
+    """It was measured in the job. Where that alone takes longer, nothing is given up."""
+    _, calls = recorded(tmp_path)
+    assert calls.crossing > 0.0
+    ops = sum(call.seconds for call in calls.calls)
+    section = decide(profiled(calls), Request(slowdown=10.0)).section
+    assert section.hooks > len(calls.forward) * calls.crossing
+    assert section.longer == section.added + section.hooks <= 10.0 * ops
+    slow = msgspec.structs.replace(calls, crossing=11.0 * ops / len(calls.forward))
+    nothing = decide(profiled(slow), Request(slowdown=10.0)).section
+    assert (nothing.given_up, nothing.hooks, nothing.added) == ((), 0.0, 0.0)
+
+
 def test_a_script_with_hooks_of_its_own_is_left_alone(sections, plain, tmp_path):
     computed, told = under(tmp_path, sections[0.0], "--hooked")
     assert computed == plain

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import statistics
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -40,11 +42,15 @@ class Calls:
             known = self._idle[operator] = operator.namespace == "profiler" or idle
         return known
 
-    def written(self, operator: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-        """Yield the tensors that it writes among its arguments."""
-        for place, name in self._written_places(operator):
-            value = args[place] if place < len(args) else kwargs.get(name)
-            yield from self.tensors(value)
+    def writes(self, operator: Any) -> bool:
+        """Return True if it writes any of its arguments."""
+        return bool(self._written_places(operator))
+
+    def written(self, operator: Any, args: Any, kwargs: Any) -> list[Any]:
+        """Return the tensors that it writes among its arguments."""
+        places = self._written_places(operator)
+        values = (args[place] if place < len(args) else kwargs.get(name) for place, name in places)
+        return [tensor for value in values for tensor in self.tensors(value)]
 
     def _written_places(self, operator: Any) -> tuple[tuple[int, str], ...]:
         """Return the arguments that it writes, by place and name."""
@@ -86,6 +92,52 @@ class Calls:
             and tensor.layout is self.torch.strided
             and tensor.device.type == "cpu"
         )
+
+
+LAYERS, REPEATS = 50, 9  # of the small network by which `crossing` is measured
+
+
+def crossing(torch: ModuleType) -> float:
+    """Return the seconds by which a call of the forward pass is longer that goes through Python, as
+    does what autograd keeps of it: in a mode, and with hooks on saved tensors. The median of
+    `REPEATS` pairs of passes over a network of small layers, with and without."""
+    linear, relu = torch.nn.functional.linear, torch.relu
+    weights, given = torch.ones(8, 8, requires_grad=True), torch.ones(4, 8)
+    below_modes: Any = torch._C._DisableTorchDispatch
+
+    class Through(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[name-defined, misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def pack(tensor: Any) -> Any:
+        with below_modes():
+            return tensor.detach()
+
+    def passes(*contexts: Any) -> float:
+        with contextlib.ExitStack() as stack:
+            began = time.perf_counter()
+            for context in contexts:
+                stack.enter_context(context)
+            values = given
+            for _ in range(LAYERS):
+                values = relu(linear(values, weights))
+            last = values.sum()
+        torch.autograd.grad(last, weights)
+        return time.perf_counter() - began
+
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        passes()
+        longer = [
+            passes(hooks(pack, lambda kept: kept), Through()) - passes() for _ in range(REPEATS)
+        ]
+    return max(0.0, statistics.median(longer) / (2 * LAYERS))
 
 
 def name_of(operator: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 # next to this file
 from _dltune_torch import at_each_step
-from _dltune_torch_calls import Calls, allocated, name_of, note_hooks
+from _dltune_torch_calls import Calls, allocated, crossing, name_of, note_hooks
 from _dltune_torch_compiled import PARTITIONERS, Ladders, runs, without_cache
 from _dltune_torch_modules import Modules
 from _dltune_torch_passes import MEMORY, around_passes
@@ -101,7 +101,8 @@ class _Recorded:
                 self._empty += 1
                 self._steps = WARM - 1
             elif not around.context.failed:
-                self._tell({"type": "calls", "step": around.context.told(Allocator.is_counted)})
+                step = around.context.told(Allocator.is_counted)
+                self._tell({"type": "calls", "step": step | {"crossing": crossing(self._torch)}})
 
 
 class _Passes:

@@ -84,6 +84,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
     planned for, such as a loader's where an epoch begins. `at_first` is called before the first of
     them."""
     calls = Calls(torch)
+    below_modes: Any = torch._C._DisableTorchDispatch
     autograd = torch._C._autograd
     dispatch: Any = torch.utils._python_dispatch
 
@@ -101,12 +102,20 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             sys.setrecursionlimit(max(sys.getrecursionlimit(), BESIDE + deepest))
             self.given_up = 0  # groups of this step
             self.begun = False  # whether anything of it was to be differentiated
-            self._known: dict[Any, str] = {}
+            # by the operator's identity, as its hash takes Python: if it makes nothing, its name,
+            # and if it writes
+            self._known: dict[int, tuple[bool, str, bool]] = {}
+            self._operators: list[Any] = []  # so that their identities stay theirs
             self._at = 0
             self._recipes: dict[int, _Recipe] = {}
             self._made: dict[int, tuple[_Recipe, int, int]] = {}
             self._inputs: dict[int, list[weakref.ref[_Kept]]] = {}
             self._quiet = self._away = False
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Compiled code is not run in this mode: without PyTorch's guard, calls are faster."""
+            return False
 
         def __enter__(self) -> Any:
             autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
@@ -178,27 +187,31 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            if self._quiet or calls.makes_nothing(func):
+            idle, name, writes = self._known.get(id(func)) or self._learned(func)
+            if self._quiet or idle:
                 return func(*args, **kwargs)
             phase = calls.phase
             if phase == "backward":
                 return func(*args, **kwargs)
-            number = self._planned(func) if phase == "forward" else None
-            if number is None and not self._made and not self._inputs:
+            number = self._planned(name) if phase == "forward" else None
+            if number is None and not (writes and (self._made or self._inputs)):
                 return func(*args, **kwargs)
-            written = list(calls.written(func, args, kwargs))
+            written = calls.written(func, args, kwargs)
             if number is None or not self._within(number, written):
                 for one in written:
                     self._before_write(one)
                 return func(*args, **kwargs)
             return self._noted(number, func, args, kwargs)
 
-        def _planned(self, func: Any) -> int | None:
+        def _learned(self, func: Any) -> tuple[bool, str, bool]:
+            self._operators.append(func)
+            known = (calls.makes_nothing(func), name_of(func), calls.writes(func))
+            self._known[id(func)] = known
+            return known
+
+        def _planned(self, name: str) -> int | None:
             """The group of this call, if it is the next that was planned for."""
             self.begun = True
-            name = self._known.get(func)
-            if name is None:
-                name = self._known[func] = name_of(func)
             at = self._at
             if at == len(self.names) or name != self.names[at]:
                 return None
@@ -220,7 +233,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 recipe = self._recipes[number] = _Recipe(len(group["calls"]), group["reads"])
             state = torch.default_generator.get_state() if calls.draws(func) else None
             given = args
-            if self._known[func] == _BATCH_NORM and args[5]:
+            if name_of(func) == _BATCH_NORM and args[5]:
                 given = (*args[:3], None, None, *args[5:])
             again = (func, self._kept(given, recipe), self._kept(kwargs, recipe), state)
             result = func(*args, **kwargs)
@@ -276,11 +289,8 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 found = self._made.get(tensor.untyped_storage()._cdata)
                 if found and found[0].whole and tensor.dtype == found[0].dtypes[found[1]]:
                     return _Read(found[0], _Part(found[1], tensor))
-            quiet, self._quiet = self._quiet, True
-            try:
+            with below_modes():  # every result that autograd keeps comes here
                 return tensor.detach()
-            finally:
-                self._quiet = quiet
 
         def unpack(self, kept: Any) -> Any:
             if not isinstance(kept, _Read):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,15 @@ from dltune.schemas.pytorch_step import Call, Calls, Storage
 from dltune.simulate.step_graph import peak
 from dltune.systems.memory.model.schedule import Step, lives
 from dltune.systems.memory.model.selection import BudgetTooSmall, select
-from dltune.systems.memory.pytorch import Recomputed, eager, groups, recomputed
+from dltune.systems.memory.pytorch import (
+    AGAIN,
+    FORWARD,
+    Recomputed,
+    eager,
+    groups,
+    hooks,
+    recomputed,
+)
 
 
 @st.composite
@@ -180,3 +189,27 @@ def test_who_writes_into_a_result_is_one_with_its_call():
     back = Call("aten.back", "backward", 1.0, 0, (1,), (), (), True, False)
     made = groups(Calls((*calls, aside, back), tuple(gives), (), (), True))
     assert [one.calls for one in made if one.again] == [[0]]
+
+
+def test_dltune_s_own_work_counts_calls_that_go_through_python():
+    """All of the forward pass, and those that run again; nothing where nothing is given up."""
+    forward = 4
+    calls = [
+        Call("aten.op", "forward", 1.0, 0, (at - 1,) if at else (), (at,), (), True, False)
+        for at in range(forward)
+    ]
+    calls += [
+        Call("aten.back", "backward", 1.0, 0, (at,), (), (), True, False)
+        for at in reversed(range(forward))
+    ]
+    storages = [Storage(4, at, at + 1, 2 * forward - 1 - at) for at in range(forward)]
+    read = tuple((at, 2 * forward - 1 - at) for at in range(forward))
+    saved = tuple((at, at + 1) for at in range(forward))
+    found = eager(Calls(tuple(calls), tuple(storages), saved, read, True, crossing=1e-3))
+    plain = [Step(node) for node in found.step.order]
+    assert hooks(found, plain) == 0.0
+    (first, *_) = found.groups
+    twice = [*plain, Step(first), Step(first)]
+    assert hooks(found, twice) == pytest.approx((FORWARD * forward + AGAIN * 2) * 1e-3)
+    unknown = eager(Calls(tuple(calls), tuple(storages), saved, read, True))
+    assert hooks(unknown, twice) == 0.0
