@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -96,6 +97,34 @@ def test_no_planner_knows_another() -> None:
         for name in imported(source):
             other = part(name, [*PLANNERS])
             assert not (mine and other and other != mine), (path, name)
+
+
+def sections_asked_for(source: Path) -> Iterator[str]:
+    """The sections of a plan that it names: `"x" in plan.sections`, `plan.sections["x"]`."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Compare):
+            asked, of = [node.left], [*node.comparators]
+        elif isinstance(node, ast.Subscript):
+            asked, of = [node.slice], [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked, of = node.args, [node.func.value]
+        else:
+            continue
+        if any(isinstance(one, ast.Attribute) and one.attr == "sections" for one in of):
+            yield from (str(one.value) for one in asked if isinstance(one, ast.Constant))
+
+
+def test_no_planner_asks_for_the_section_of_another() -> None:
+    for source, path in SOURCES:
+        mine = part(path, [*PLANNERS])
+        for name in sections_asked_for(source):
+            assert not mine or name == load(mine), (path, name)
+
+
+def load(planner: str) -> str:
+    """The name of the planner in this folder."""
+    module = importlib.import_module(f"dltune.{planner.replace('/', '.')}.planner")
+    return str(module.PLANNER.name)
 
 
 def test_core_imports_no_system_and_no_system_another() -> None:

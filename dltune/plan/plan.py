@@ -26,7 +26,7 @@ from dltune.base.errors import UsageError
 from dltune.base.formatting import Table, counted, visible
 from dltune.job import protocol
 from dltune.job.launch import Job, Process
-from dltune.job.protocol import machine_lines
+from dltune.job.protocol import machine_lines, sampled_lines
 from dltune.job.rank_layout import Shares, local_rank, rank_cores
 from dltune.plan.planner import (
     Enforcement,
@@ -395,7 +395,11 @@ class Composition:
         """Return the first orders of a plugin: its cores and pools, then the sections' orders."""
         machine, rank = self._run.shares.of(process.pid)
         pools = self._run.pools(machine, rank) if self._run.pools else None
-        orders = (line for one in self._sections.values() for line in one.greet(process))
+        sections = self._sections.values()
+        orders = [line for one in sections for line in one.greet(process)]
+        recorded = dict.fromkeys(graph for one in sections for graph in one.recorded)
+        if recorded and not any(one.orders_recording for one in sections):
+            orders += sampled_lines([*recorded])
         return [*machine_lines(machine, pools), *orders]
 
 

@@ -86,11 +86,15 @@ class Enforcement:
     This class does nothing to a job; a planner's subclass overrides its actions.
 
     `inside`: it needs dltune in the job's Python. `announced`: sentences that are printed before
-    the job starts.
+    the job starts. `recorded`: signatures of graphs of which it needs some executions recorded op
+    by op. `orders_recording`: its own orders have executions of the plan's graphs recorded, for
+    all sections.
     """
 
     inside = False
     announced: Sequence[str] = ()
+    recorded: Sequence[str] = ()
+    orders_recording = False
 
     def intent(self) -> Iterator[str | Table]:
         """Yield what would be enforced, for `dltune run --dry-run`."""

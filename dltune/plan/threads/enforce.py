@@ -59,6 +59,7 @@ class EnforcedThreads(Enforcement):
     or graph."""
 
     inside = True
+    orders_recording = True
 
     def __init__(self, section: Threads, run: Run) -> None:
         self.section = section

@@ -17,7 +17,7 @@ from dltune.frameworks.pytorch import INJECTED as TORCH
 from dltune.job import protocol
 from dltune.job.failures import Sightings, crash_of, why_no_step
 from dltune.job.launch import Event, Job, Process
-from dltune.job.protocol import escaped, sampled_lines
+from dltune.job.protocol import escaped
 from dltune.plan.planner import Attachment, Enforcement, Outcome, Run
 from dltune.systems.memory.section import Memory
 from dltune.systems.memory.show import (
@@ -59,8 +59,7 @@ class EnforcedMemory(Enforcement):
             )
         self.section = section
         self._run = run
-        # sections that order the ops of the same graph have them recorded too
-        self._records = "threads" not in run.plan.sections
+        self.recorded = (section.signature,)
         self._attachment = Attachment()
         self._processes: dict[int, _Process] = {}
         run.needs_plugin()
@@ -70,10 +69,7 @@ class EnforcedMemory(Enforcement):
 
     def greet(self, process: Process) -> Sequence[str]:
         self._attachment.greet(process)
-        lines = order_lines(self.section)
-        if self._records:
-            lines += sampled_lines([self.section.signature])
-        return lines
+        return order_lines(self.section)
 
     def look(self, job: Job) -> None:
         """Raises DltuneError when the job runs without the plan."""

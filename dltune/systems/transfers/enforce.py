@@ -10,13 +10,13 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dltune.base.errors import UsageError
 from dltune.base.formatting import counted
 from dltune.job import protocol
 from dltune.job.failures import crash_of
 from dltune.job.launch import Event, Job, Process
-from dltune.job.protocol import sampled_lines
 from dltune.job.record import NANOSECOND, Record, pauses, span
 from dltune.plan.planner import Attachment, Enforcement, Observer, Outcome, Run
 from dltune.schemas.profile import job, task, tasks, tensor
@@ -69,36 +69,50 @@ def require_planned(section: Transfers, environment: Mapping[str, str]) -> None:
         )
 
 
+class Efficiency(NamedTuple):
+    """E of a step that was run (TicTac, equation 3), by two bounds on its transfers.
+
+    `own`: a sender's transfers take from the step's begin, when all are asked for, until the last
+    has come. Whatever delays them makes this bound longer, and so E higher. `apart`: they take what
+    the plan has, measured without other transfers; None where it has no times.
+    """
+
+    own: float
+    apart: float | None
+
+    @property
+    def lower(self) -> float:
+        return self.own if self.apart is None else min(self.own, self.apart)
+
+
 def efficiency(
     execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
-) -> float | None:
-    """Return E, how well the transfers of a step that was run overlapped with its ops.
-
-    E is that of one step (TicTac, equation 3). None where nothing was recorded, nothing planned
-    came, or the step was given up before all of that was read.
-    """
-    found = bounds(execution, graph, receiver)
-    if found is None or not _finished(execution, graph, receiver):
-        return None
-    return found.efficiency(span(execution) / NANOSECOND)
-
-
-def bounds(
-    execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver
-) -> Bounds | None:
-    """By the step's own times. A sender's transfers take from the step's begin, when all are asked
-    for, until the last has come."""
-    senders = {one.tensor: one.sender for one in receiver.transfers}
-    loads: dict[str, int] = {}
+) -> Efficiency | None:
+    """Return how well the transfers of a step overlapped with its ops. None where nothing was
+    recorded, nothing planned came, or the step was given up before all of that was read."""
+    planned = {one.tensor: one for one in receiver.transfers}
+    until: dict[str, int] = {}
+    came: set[str] = set()
     for event in execution.events:
         node = graph.nodes[event[0]]
         if node.type == "_Recv" and node.partner is not None:
-            sender = senders.get(tensor(node.partner.rendezvous))
-            if sender is not None:
-                loads[sender] = max(loads.get(sender, 0), event[5])
-    if not loads:
+            one = planned.get(tensor(node.partner.rendezvous))
+            if one is not None:
+                came.add(one.tensor)
+                until[one.sender] = max(until.get(one.sender, 0), event[5])
+    if not until or not _finished(execution, graph, receiver):
         return None
-    return Bounds.run(((e[4], e[5]) for e in execution.events if e[2] >= 0), loads.values())
+    ops = [(event[4], event[5]) for event in execution.events if event[2] >= 0]
+    length = span(execution) / NANOSECOND
+    own = Bounds.run(ops, until.values()).efficiency(length)
+    apart: dict[str, float] = defaultdict(float)
+    for name in came:
+        one = planned[name]
+        if one.seconds is None:
+            return Efficiency(own, None)
+        apart[one.sender] += one.seconds
+    loads = [round(seconds / NANOSECOND) for seconds in apart.values()]
+    return Efficiency(own, Bounds.run(ops, loads).efficiency(length))
 
 
 def _finished(execution: protocol.Execution, graph: protocol.Graph, receiver: Receiver) -> bool:
@@ -129,7 +143,7 @@ class _Worker:
     receiver: Receiver
     graphs: dict[int, protocol.Graph] = field(default_factory=dict)
     starts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    efficiencies: list[float] = field(default_factory=list)
+    efficiencies: list[Efficiency] = field(default_factory=list)
     spans: list[float] = field(default_factory=list)
 
 
@@ -141,8 +155,7 @@ class EnforcedTransfers(Enforcement):
     def __init__(self, section: Transfers, run: Run) -> None:
         self.section = section
         self._run = run
-        # sections that order the ops of the same graphs have them recorded too
-        self._records = "threads" not in run.plan.sections
+        self.recorded = tuple(receiver.signature for receiver in section.receivers)
         self._planned = {
             receiver.task: {one.tensor: one.sender for one in receiver.transfers}
             for receiver in section.receivers
@@ -171,11 +184,7 @@ class EnforcedTransfers(Enforcement):
     def greet(self, process: Process) -> Sequence[str]:
         """Every process gets all orders: which task it is shows when it sends."""
         self._attachment.greet(process)
-        lines = order_lines(self.section)
-        if self._records:
-            graphs = dict.fromkeys(receiver.signature for receiver in self.section.receivers)
-            lines += sampled_lines(list(graphs))
-        return lines
+        return order_lines(self.section)
 
     def look(self, job: Job) -> None:
         """Raises DltuneError when the job runs without the plan."""
@@ -285,15 +294,21 @@ def _stepped(worker: _Worker) -> Stepped:
         steps=sum(map(len, worker.starts.values())),
         median=statistics.median(found) if found else None,
         spread=relative_spread(found),
-        efficiency=statistics.median(worker.efficiencies) if worker.efficiencies else None,
-        worst=min(worker.efficiencies, default=None),
+        efficiency=_median([one.lower for one in worker.efficiencies]),
+        worst=min((one.lower for one in worker.efficiencies), default=None),
+        own=_median([one.own for one in worker.efficiencies]),
+        apart=_median([one.apart for one in worker.efficiencies if one.apart is not None]),
         recorded=len(worker.efficiencies),
     )
 
 
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
 class TransferObserver(Observer):
-    """Measures the efficiency E under every setting, so that settings can be compared.
-    `in_force`: the setting is the plan."""
+    """Measures the efficiency E under every setting, the lower of both, so that settings can be
+    compared. `in_force`: the setting is the plan."""
 
     records_ops = True
 
@@ -314,7 +329,7 @@ class TransferObserver(Observer):
         receiver = self._receivers.get(graph.signature)
         found = efficiency(execution, graph, receiver) if receiver else None
         if found is not None:
-            self._efficiencies.append(found)
+            self._efficiencies.append(found.lower)
 
     def taken(self) -> tuple[float, ...]:
         found, self._efficiencies = tuple(self._efficiencies), []

@@ -26,7 +26,9 @@ NAMES = {"none": f"none (median of {SHUFFLES} random orders)"}
 @dataclass(frozen=True)
 class Stepped:
     """The effect of a run in one worker. `median` of its steps' seconds (None: there was one step),
-    `efficiency`: the median E of the `recorded` steps, `worst`: the least."""
+    `efficiency`: the median E of the `recorded` steps, `worst`: the least. Both are the lower of
+    two: by the times of a step's own transfers (median: `own`), and by those of the plan (`apart`,
+    None where it has none)."""
 
     task: str
     pid: int
@@ -35,6 +37,8 @@ class Stepped:
     spread: float
     efficiency: float | None
     worst: float | None
+    own: float | None
+    apart: float | None
     recorded: int
 
 
@@ -94,6 +98,11 @@ def sentences(outcome: TransfersOutcome, section: Transfers) -> Iterator[str]:
                 f", efficiency {one.efficiency:.2f} (worst {one.worst:.2f}) in "
                 f"{counted(one.recorded, 'recorded step')}"
             )
+            if one.own is not None and one.apart is not None:
+                text += (
+                    f" ({one.own:.2f} by these steps' own transfer times, {one.apart:.2f} by those "
+                    "of the plan)"
+                )
         yield text
     yield from outcome.left
     if outcome.waits is not None:

@@ -55,3 +55,24 @@ def test_sections_with_adapters_have_all_of_them(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(EnforcedSettings, "answer", lambda *_: {"adapters": [{"module": "a"}]})
     reply = composition.answer(PYTHON)
     assert reply["adapters"] == [{"module": "a"}, {"module": "b"}]
+
+
+class Plugin:
+    """A process that has just said hello."""
+
+    pid = 7
+    hello = protocol.Plugin(7, "2.21.0", "git", "3.11")
+
+
+def test_what_sections_want_recorded_is_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all graphs together, unless a section orders the recording itself."""
+    composition = composed()
+    monkeypatch.setattr(EnforcedSettings, "recorded", ("a", "b"))
+    lines = composition.greet(Plugin())  # type: ignore[arg-type]
+    assert not [line for line in lines if line.startswith("alternate\t")]
+    monkeypatch.setattr(EnforcedThreads, "recorded", ("b", "c"))
+    monkeypatch.setattr(EnforcedThreads, "orders_recording", False)
+    lines = composition.greet(Plugin())  # type: ignore[arg-type]
+    assert len([line for line in lines if line.startswith("alternate\t")]) == 1
+    targets = [line.removeprefix("target\t") for line in lines if line.startswith("target\t")]
+    assert targets == ["a", "b", "c"] * 2  # the executions that are recorded, and the others

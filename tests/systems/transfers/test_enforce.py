@@ -198,8 +198,25 @@ def test_efficiency_is_what_overlaps_of_the_shorter_of_computing_and_transfers(o
     assert found is not None
     length = max(end for *_, end in events)
     upper, lower = len(busy) + 3, max(len(busy), 3)
-    assert found == pytest.approx((upper - length) / (upper - lower) if busy else 1.0)
-    assert found <= 1.0
+    assert found.own == pytest.approx((upper - length) / (upper - lower) if busy else 1.0)
+    assert found.own <= 1.0
+    assert found.apart == pytest.approx(found.own)  # the plan's times are as long
+
+
+def test_delays_lower_e_by_the_times_of_the_plan_alone():
+    """An op of 2 ms after a, which comes later and later. By the arrivals of that very step, it
+    overlaps with transfers as well as before."""
+    found = [
+        efficiency(
+            step(0, (0, -1, 0, 2 + late), (1, -1, 0, 3 + late), (2, 0, 2 + late, 4 + late)),
+            graph(WORKER, "_Recv", "ab"),
+            PLANNED,
+        )
+        for late in (0, 1, 4)
+    ]
+    assert [one.own for one in found] == [0.5, 0.5, 0.5]
+    assert [one.apart for one in found] == [0.5, 0.0, -1.5]
+    assert [one.lower for one in found] == [0.5, 0.0, -1.5]
 
 
 def test_servers_send_side_by_side():
@@ -207,7 +224,8 @@ def test_servers_send_side_by_side():
     two = Receiver(WORKER, "step", (SENT[0], Transfer("a", "/job:ps/task:1", 4, None)))
     ran = step(0, (0, -1, 0, 4), (1, -1, 0, 6), (2, 2, 6, 8))
     # 2 ms of computing; b comes in 6 ms, a in 4 beside it: 12 ms one after the other, 6 at least
-    assert efficiency(ran, graph(WORKER, "_Recv", "ab"), two) == pytest.approx((12 - 8) / (12 - 6))
+    found = efficiency(ran, graph(WORKER, "_Recv", "ab"), two)
+    assert found == (pytest.approx((12 - 8) / (12 - 6)), None)
 
 
 def test_a_tensor_that_is_waited_for_besides_is_counted_once():
@@ -215,7 +233,7 @@ def test_a_tensor_that_is_waited_for_besides_is_counted_once():
         0, "step", "", device(WORKER), False, graph(WORKER, "_Recv", "aab").nodes
     )
     ran = step(0, (0, -1, 0, 2), (1, -1, 0, 2), (2, -1, 0, 3), (3, 0, 3, 5))
-    assert efficiency(ran, twice, PLANNED) == 0.0
+    assert efficiency(ran, twice, PLANNED) == (0.0, 0.0)
 
 
 def test_a_step_that_was_given_up_has_no_efficiency():
