@@ -49,7 +49,7 @@ def command() -> None:
 @click.option(
     "--raw",
     is_flag=True,
-    help="Train on seconds, as in the paper.  [default: on logarithms]",
+    help="Train on seconds, not on logarithms of seconds.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the model if it exists.")
 def train(

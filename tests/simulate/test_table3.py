@@ -27,12 +27,13 @@ def test_sequential() -> None:
     assert found.makespan == pytest.approx(41.1)
 
 
-def test_with_hyper_threading() -> None:
-    """Two hardware threads of a core do 1.03 times what one does: the machine's smt_throughput."""
-    assert KNL.smt_throughput is not None
+def test_hyper_threading_is_an_input() -> None:
+    """Two ops that share all cores take as long as one after the other: the paper's 39.9 s are not
+    predicted, but are where the machine's `smt_throughput` comes from."""
     ops = [FifoWork(LONG_68, 68.0, 68), FifoWork(SHORT_68, 68.0, 68)]
     found = BOTH.fifo(CoreSet(ops, cores=68, inter=2))
-    assert found.makespan / KNL.smt_throughput == pytest.approx(39.9, rel=0.005)
+    assert found.makespan == pytest.approx(41.1)
+    assert KNL.smt_throughput == round(41.1 / 39.9, 2)
 
 
 def test_with_threads_control() -> None:

@@ -225,18 +225,26 @@ def limited(job: Sequence[str], megabytes: int | None) -> tuple[int, int]:
         group.rmdir()
 
 
-@pytest.mark.proof
-@pytest.mark.skipif(
+NEEDS_GROUPS = pytest.mark.skipif(
     not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK),
     reason="needs the right to make memory control groups (version 1)",
 )
+
+
+def of_512(tmp_path: Path) -> list[str | Path]:
+    """The job with a batch so large that what it needs is beyond what TensorFlow itself takes."""
+    job = [*command(REGULARISED, tmp_path / "losses"), "--batch", "512"]
+    job[job.index("--steps") + 1] = "6"
+    return job
+
+
+@NEEDS_GROUPS
 def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
     """Planned from a profile of fewer examples a step; killed without, the same losses with it."""
-    plan, batch = tmp_path / "plan.json", "512"
+    plan = tmp_path / "plan.json"
     made = dltune("plan", "memory", regularised, "--smallest", "-o", plan)
     assert made.returncode == 0, made.stderr
-    job = [*command(REGULARISED, tmp_path / "losses"), "--batch", batch]
-    job[job.index("--steps") + 1] = "6"
+    job = of_512(tmp_path)
     code, most = limited(job, None)
     assert code == 0
     losses = (tmp_path / "losses").read_text()
@@ -249,5 +257,13 @@ def test_a_batch_that_does_not_fit_trains_with_a_plan(regularised, tmp_path):
     (tmp_path / "losses").unlink()
     assert limited(run, limit)[0] == 0
     assert (tmp_path / "losses").read_text() == losses
+
+
+@NEEDS_GROUPS
+@pytest.mark.proof
+def test_a_profile_of_a_batch_that_does_not_fit_says_that_the_job_was_killed(tmp_path):
+    job = of_512(tmp_path)
+    code, most = limited(job, None)
+    assert code == 0
     profiled = [sys.executable, "-m", "dltune", "profile", "-o", str(tmp_path / "p"), "--", *job]
-    assert limited(profiled, limit)[0] == 128 + signal.SIGKILL
+    assert limited(profiled, most * 3 // 4)[0] == 128 + signal.SIGKILL
