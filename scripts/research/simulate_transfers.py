@@ -2,8 +2,8 @@
 
     python scripts/research/simulate_transfers.py [--figures 7,9,bandwidth] [--bandwidth 10]
 
-docs/explanation/plan-transfers.md says what is simulated; docs/research/claims.md compares TicTac's
-claims.
+docs/explanation/plan-transfers.md says what is simulated; docs/research/claims/transfers.md
+compares TicTac's claims.
 
 Op times are those of a roofline, and a part of it that training with TensorFlow is known to reach.
 GPU workers: half an NVIDIA K80 (board specification BD-07317-001: 8.74 Tflop/s with boost and 480
