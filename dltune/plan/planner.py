@@ -160,7 +160,7 @@ class Observer:
         """Receive an execution of a step."""
 
     def taken(self) -> tuple[float, ...]:
-        """Return the efficiencies of the executions since the last call, each 0 to 1."""
+        """Return the efficiencies of the executions since the last call, each 1 at most."""
         return ()
 
     def faults(self, records: Iterable[Record]) -> Iterator[str]:

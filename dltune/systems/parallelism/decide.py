@@ -228,7 +228,9 @@ def decide(
             there,
             seed=effort.seed,
             proposals=effort.proposals,
-            seconds=max(LEAST_SEARCH, ends - reserve - time.monotonic()),
+            seconds=0.0
+            if effort.proposals
+            else max(LEAST_SEARCH, ends - reserve - time.monotonic()),
         )
     chosen, shortest = found.strategy, found.time
     if consumer:
@@ -366,6 +368,11 @@ def require_faster(section: Parallelism) -> None:
     """Raises UsageError unless the plan's step is predicted to be shorter than that of one process
     without it."""
     alone = [one for one in section.baselines if one.name in (ONE_PROCESS, ALL_CORES)]
+    if alone and len(section.devices) == 1:
+        raise UsageError(
+            "no plan: the topology has one device, over which nothing can be divided",
+            remedy="run the job as it is, or plan for several devices",
+        )
     best = min(alone, key=lambda one: one.seconds, default=None)
     if best and best.seconds <= section.seconds:
         raise UsageError(
@@ -376,8 +383,9 @@ def require_faster(section: Parallelism) -> None:
 
 
 def _baselines(engine: Engine, starts: Mapping[str, Strategy]) -> Iterator[Baseline]:
-    """On a mesh, no layer can be on its own devices: the expert's strategy for a recurrent network
-    is another's there."""
+    """Yield the simulated steps of strategies, and which of them are the same. On a mesh, no layer
+    can be on its own devices, so that the expert's strategy for a recurrent network is another's
+    there."""
     names: dict[Strategy, str] = {}
     for name, strategy in starts.items():
         same = names.setdefault(strategy, name)

@@ -200,7 +200,10 @@ def of(found: OperatorTimes, needed: Wanted) -> OperatorTimes | None:
 
 def again(digest: str, needed: Wanted, documents: Iterable[msgspec.Struct]) -> OperatorTimes | None:
     """Return the times that a plan was made with, among documents that can have more by now."""
-    every = (of(one, needed) for one in documents if isinstance(one, OperatorTimes))
+    # undivided operators can have been measured since
+    needs = (needed, Wanted(needed.parts, ()))
+    found = (one for one in documents if isinstance(one, OperatorTimes))
+    every = (of(one, some) for one in found for some in needs)
     return next((one for one in every if one and files.digest(one) == digest), None)
 
 

@@ -73,8 +73,9 @@ class Efficiency(NamedTuple):
     """E of a step that was run (TicTac, equation 3), by two bounds on its transfers.
 
     `own`: a sender's transfers take from the step's begin, when all are asked for, until the last
-    has come. Whatever delays them makes this bound longer, and so E higher. `apart`: they take what
-    the plan has, measured without other transfers; None where it has no times.
+    has come. Whatever delays them makes this bound longer, and so hides itself. `apart`: they take
+    what the plan has, measured without other transfers, above 1 where they were faster than that;
+    None where it has no times.
     """
 
     own: float

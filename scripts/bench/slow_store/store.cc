@@ -85,6 +85,7 @@ void Reply(uint64_t unique, int error, const void* data, size_t size) {
 // Waits until the disk has read this. Times add up on the disk's own clock, so that sleeping too
 // long does not make it slower.
 void Disk(uint64_t node, uint64_t offset, size_t size) {
+  if (!seek_ns && ns_per_byte <= 0) return;
   std::chrono::steady_clock::time_point until;
   {
     std::unique_lock<std::mutex> lock(disk_mutex);
@@ -98,7 +99,7 @@ void Disk(uint64_t node, uint64_t offset, size_t size) {
     until = disk_free;
   }
   disk_turn.notify_all();
-  if (seek_ns || ns_per_byte > 0) std::this_thread::sleep_until(until);
+  std::this_thread::sleep_until(until);
 }
 
 fuse_attr Attributes(const struct stat& status) {
@@ -274,17 +275,13 @@ int main(int count, char** arguments) {
   std::vector<std::mutex> intakes(static_cast<size_t>(count));
   for (int place = 5; place < count; place++) {
     const int mount_device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    if (mount_device < 0) {
-      perror("store: /dev/fuse");
-      return 1;
-    }
     const std::string options = "fd=" + std::to_string(mount_device) +
                                 ",rootmode=40000,user_id=0,group_id=0,allow_other";
-    if (mount("dltune-store", arguments[place], "fuse.dltune-store",
+    if (mount_device < 0 || mount("dltune-store", arguments[place], "fuse.dltune-store",
               MS_RDONLY | MS_NOSUID | MS_NODEV, options.c_str())) {
-      perror("store: mount");
+      perror(mount_device < 0 ? "store: /dev/fuse" : "store: mount");
       for (int before = 5; before < place; before++) umount2(arguments[before], MNT_DETACH);
-      return 1;
+      _exit(1);
     }
     for (int i = 0; i < kThreads; i++) {
       threads.emplace_back(Serve, mount_device, &intakes[static_cast<size_t>(place)]);

@@ -16,7 +16,7 @@ from dltune.base.errors import DltuneError, UsageError
 from dltune.system import topology as machine
 from dltune.systems.parallelism import times
 from dltune.systems.parallelism.decide import Effort, decide, space
-from dltune.systems.parallelism.inputs import Given, requests
+from dltune.systems.parallelism.inputs import Given, requests, undivided
 from dltune.systems.parallelism.jax import links
 from dltune.systems.parallelism.jax.links import Speeds
 from dltune.systems.parallelism.networks import lenet
@@ -55,6 +55,15 @@ def test_a_plan_of_measured_times_is_simulated_again_with_these(tmp_path: Path) 
     schedule = replayed(section, [GIVEN.graph, CLUSTER, every])
     assert schedule.end / 1e9 == pytest.approx(section.seconds)
     assert any(work.kind == "updates" for lane in schedule.devices for work in lane.slices)
+    alone = requests(GIVEN.graph, 1, undivided)
+    whole = tuple(PartTime(one.type, one.inputs, one.output, 1, 1, one.data) for one in alone)
+    ways = space(CLUSTER, (4,), "jax")
+    given = dataclasses.replace(
+        GIVEN, times=times.read(tmp_path / "times.json", GIVEN, CLUSTER, ways)
+    )
+    for_job = decide(given, CLUSTER, "small", "jax", (4,), Effort(proposals=10)).section
+    for later in (every, found(whole=whole)):
+        assert replayed(for_job, [GIVEN.graph, CLUSTER, later]).end
     slower = tuple(msgspec.structs.replace(one, forward=2 * one.forward) for one in every.parts)
     for others in ([], [found(parts=slower)], [found(update=2e-9)], [found(parts=())]):
         with pytest.raises(UsageError, match="times that the plan was made with are missing"):

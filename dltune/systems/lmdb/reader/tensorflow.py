@@ -70,7 +70,8 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
 
     `decode(values)` makes what `fit` takes, such as (x, y), of the values of a batch, bytes each.
     Batches and their order are those of `Reader`; an epoch's are as many as it takes to read each
-    record once, the last one full. `workers`, `use_multiprocessing`, `max_queue_size`: Keras' own.
+    record at least once, in whole runs. `workers`, `use_multiprocessing`, `max_queue_size`: those
+    of Keras.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Tokens, without which no reader of a file reads: few read at a time, and these are neighbours.
+"""Tokens of the readers of a file: a reader reads only while it holds one.
 
 Staggering (STAG; the thesis, chapter 5.2.4): where many readers at once make a storage seek, only
-as many read as there are tokens. Readers that read neighbouring data read in the same turn, and
-turns go through the file.
+as many read as there are tokens. Readers of neighbouring data read in the same turn, and turns go
+through the file.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ _TURN = struct.Struct("qqq")  # at the file's begin: its number, the first and l
 
 # Bytes of the file that are locked, each area as long as there can be readers
 _AREA = 1 << 40
-_STATE, _GATE = _AREA, _AREA + 1
+_STATE, _GATES = _AREA, (_AREA + 1, _AREA + 2)  # gates of even and odd turns
 _TOKENS, _WAITING, _READERS = 2 * _AREA, 3 * _AREA, 4 * _AREA
-_POLL = 1e-3  # seconds, in which the reader whose turn is next begins to read
+_POLL = 1e-3  # seconds until a reader asks again if the one whose turn is next has begun
+_PATIENCE = 1.0  # seconds after which it begins in its place: that one can be stopped
 
 
 class Tokens:
     """`count` tokens for the readers of the data file at `path`; `reader` is this one's number, the
     lowest of its ranks: readers with neighbouring numbers read neighbouring data.
 
-    When nobody reads, the next turn begins: that of the waiting reader with the lowest number above
-    those of the last turn, or else with the lowest number. With it those can read that are next to
-    it, `count` together, each once. So those that read together are neighbours, whichever ranks a
-    node has; nobody is waited for who has nothing to read.
+    When nobody reads, the next turn begins. It starts with the waiting reader whose number is the
+    lowest above those of the last turn, or else the lowest of all. In its turn, the `count` readers
+    from that one on can read, each once. So those that read together are neighbours, whichever
+    ranks a node has, and a reader that has nothing to read is not waited for.
 
     A token is a lock on one byte of a file next to the database, of the kind that belongs to an
-    open file (OFD locks). The kernel gives it back when its holder is done or dies. So are the
-    signs that a reader exists, and that it waits. The thesis passes tokens by MPI messages in a
-    fixed order, and names locks as the more elegant way. Across nodes, locks need a file system
-    that has them, as local ones, NFSv4, Lustre with `flock` and GPFS do.
+    open file (OFD locks). The kernel gives it back when its holder is done or dies. That a reader
+    exists, and that it waits, are locks, too. The thesis passes tokens by MPI messages in a fixed
+    order, and names locks as the more elegant way. Across nodes, locks need a file system that has
+    them, as local ones, Lustre with `flock`, GPFS and NFSv4 do. Where an NFS server does not notify
+    clients, they ask for a lock again only after seconds.
     """
 
     def __init__(self, path: Path, count: int, reader: int) -> None:
@@ -66,43 +68,71 @@ class Tokens:
     def held(self) -> Iterator[None]:
         """Wait for a token, hold it until the block ends."""
         with self._locked(fcntl.F_RDLCK, _WAITING + self._reader):
-            while (token := self._token()) is None:
-                time.sleep(_POLL)
-                with self._locked(fcntl.F_WRLCK, _GATE):  # when all that read are done
-                    pass
+            token = self._wait()
         try:
             yield
         finally:
-            self._lock(fcntl.F_UNLCK, _GATE)
+            # before the gate: who waits there finds no token when it opens
             self._lock(fcntl.F_UNLCK, token)
+            self._lock(fcntl.F_UNLCK, _GATES[self._had % 2])
 
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _token(self) -> int | None:
-        """The byte of a token for this reader, if it can read now."""
-        with self._locked(fcntl.F_WRLCK, _STATE):
-            number, first, last = self._turn()
-            begins = self._lowest(_TOKENS, 0, self._count) is None
-            if begins:
-                following = self._lowest(_WAITING, last + 1, _AREA)
-                if following is None or following > self._reader > last:
-                    following = self._reader if self._reader > last else self._first_waiting()
-                if following != self._reader:
-                    return None
-                number, first, last = number + 1, self._reader, self._reader
-            elif number == self._had or not self._is_near(first):
-                return None
-            free = range(_TOKENS, _TOKENS + self._count)
-            token = next(
-                (byte for byte in free if self._lock(fcntl.F_WRLCK, byte, wait=False)), None
-            )
-            if token is not None:
-                told = _TURN.pack(number, first, max(last, self._reader))
-                os.pwrite(self._descriptor, told, 0)
-                self._had = number
-                self._lock(fcntl.F_RDLCK, _GATE)
-            return token
+    def _wait(self) -> int:
+        """Return the byte of a token that was waited for."""
+        since, before = time.monotonic(), -1
+        while True:
+            with self._locked(fcntl.F_WRLCK, _STATE):
+                number, first, last = self._turn()
+                if number != before:
+                    since, before = time.monotonic(), number
+                reads = self._lowest(_TOKENS, 0, _AREA) is not None
+                if not reads:
+                    late = time.monotonic() - since > _PATIENCE
+                    if late or self._following(last) == self._reader:
+                        return self._take(number + 1, self._reader, self._reader)
+                elif number != self._had and self._is_near(first):
+                    token = self._free()
+                    if token is not None:
+                        return self._take(number, first, max(last, self._reader), token)
+            if reads:
+                with self._locked(fcntl.F_WRLCK, _GATES[number % 2]):  # until this turn ends
+                    pass
+            else:
+                time.sleep(_POLL)
+
+    def _following(self, last: int) -> int:
+        """The waiting reader whose turn is after that of `last`."""
+        above = self._lowest(_WAITING, last + 1, _AREA)
+        if self._reader > last:
+            return self._reader if above is None else min(above, self._reader)
+        if above is not None:
+            return above
+        lowest = self._lowest(_WAITING, 0, self._reader)
+        return self._reader if lowest is None else lowest
+
+    def _free(self) -> int | None:
+        """Lock a token that nobody holds, and return its byte."""
+        tokens = range(_TOKENS, _TOKENS + self._count)
+        return next((byte for byte in tokens if self._lock(fcntl.F_WRLCK, byte, wait=False)), None)
+
+    def _take(self, number: int, first: int, last: int, token: int | None = None) -> int:
+        """Write that this reader has a token in this turn. Return its byte."""
+        if token is None:
+            token = self._free()
+            assert token is not None  # nobody reads, and this reader has the state
+        try:
+            os.pwrite(self._descriptor, _TURN.pack(number, first, last), 0)
+        except OSError as error:
+            self._lock(fcntl.F_UNLCK, token)
+            raise UsageError(
+                f"cannot stagger: cannot write the file of tokens: {error.strerror}",
+                remedy="free space for it, or leave out stagger",
+            ) from None
+        self._had = number
+        self._lock(fcntl.F_RDLCK, _GATES[number % 2])
+        return token
 
     def _turn(self) -> tuple[int, int, int]:
         told = os.pread(self._descriptor, _TURN.size, 0)
@@ -110,10 +140,6 @@ class Tokens:
             return 0, 0, -1
         number, first, last = _TURN.unpack(told)
         return number, first, last
-
-    def _first_waiting(self) -> int:
-        other = self._lowest(_WAITING, 0, self._reader)
-        return self._reader if other is None else other
 
     def _is_near(self, first: int) -> bool:
         """True if this is one of `count` readers that follow each other from `first` on."""
@@ -130,11 +156,10 @@ class Tokens:
         found = None
         while start < stop:
             wish = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, area + start, stop - start, 0)
-            told = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, wish)
-            kind, _, at, _, _ = _FLOCK.unpack(told)
+            kind, _, byte, _, _ = _FLOCK.unpack(self._control(fcntl.F_OFD_GETLK, wish))
             if kind == fcntl.F_UNLCK:
                 break
-            found = stop = at - area
+            found = stop = byte - area
         return found
 
     @contextlib.contextmanager
@@ -149,12 +174,18 @@ class Tokens:
         """False where another open file has it and `wait` is not set."""
         wish = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
         try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, wish)
+            self._control(fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, wish)
         except BlockingIOError:
             return False
+        return True
+
+    def _control(self, command: int, wish: bytes) -> bytes:
+        try:
+            return fcntl.fcntl(self._descriptor, command, wish)
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise UsageError(
                 f"cannot stagger: this file system does not support locks: {error.strerror}",
                 remedy="leave out stagger",
             ) from None
-        return True

@@ -85,6 +85,7 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
     them."""
     calls = Calls(torch)
     below_modes: Any = torch._C._DisableTorchDispatch
+    ordinary = torch.Tensor.__torch_dispatch__  # not of a class that detaches in its own way
     autograd = torch._C._autograd
     dispatch: Any = torch.utils._python_dispatch
 
@@ -289,8 +290,14 @@ def recomputing(torch: ModuleType, orders: Mapping[str, Any], at_first: Callable
                 found = self._made.get(tensor.untyped_storage()._cdata)
                 if found and found[0].whole and tensor.dtype == found[0].dtypes[found[1]]:
                     return _Read(found[0], _Part(found[1], tensor))
-            with below_modes():  # every result that autograd keeps comes here
+            if type(tensor).__torch_dispatch__ is ordinary:
+                with below_modes():  # every result that autograd keeps comes here
+                    return tensor.detach()
+            quiet, self._quiet = self._quiet, True
+            try:
                 return tensor.detach()
+            finally:
+                self._quiet = quiet
 
         def unpack(self, kept: Any) -> Any:
             if not isinstance(kept, _Read):

@@ -28,7 +28,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `name`: name of the strategy.
     `seconds`, `compute`, `bytes`: as in the section.
-    `same`: an earlier one that it is the same as on these devices; empty for none.
+    `same`: name of an earlier baseline with the same strategy; empty for none.
     """
 
     name: Annotated[str, LABEL]

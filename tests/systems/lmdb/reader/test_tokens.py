@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import subprocess
 import sys
@@ -124,6 +125,45 @@ def test_who_reads_is_joined_by_neighbours_alone(tmp_path: Path) -> None:
             other.end()
 
 
+def test_neighbours_that_wait_read_together(tmp_path: Path) -> None:
+    """Whichever of them asks first when the turn before has ended."""
+    with readers(tmp_path, 2, 0, 1, 5) as [zero, one, five]:
+        for number in range(20):
+            before = Reading(five)
+            assert before.holds.wait(120)
+            both = [Reading(tokens) for tokens in ((zero, one) if number % 2 else (one, zero))]
+            wait_for(five, 0, 1)
+            before.end()
+            for reading in both:
+                assert reading.holds.wait(120)
+            for reading in both:
+                reading.end()
+
+
+def test_a_reader_whose_turn_is_next_can_be_stopped(tmp_path: Path) -> None:
+    with readers(tmp_path, 1, 0, 1) as [zero, one]:
+        with zero._locked(fcntl.F_RDLCK, module._WAITING):  # it waits, and never asks
+            other = Reading(one)
+            assert other.holds.wait(120)
+            other.end()
+        first = Reading(zero)
+        assert first.holds.wait(120)
+        first.end()
+
+
+def test_jobs_with_fewer_tokens_see_all_that_are_held(tmp_path: Path) -> None:
+    with readers(tmp_path, 3, 0, 1) as [zero, one], readers(tmp_path, 1, 8) as [other]:
+        both = Reading(zero), Reading(one)
+        for reading in both:
+            assert reading.holds.wait(120)
+        waiting = Reading(other)
+        both[0].end()  # of the token that the other job knows, or of another
+        assert not waiting.holds.wait(0.3)
+        both[1].end()
+        assert waiting.holds.wait(120)
+        waiting.end()
+
+
 def test_who_has_read_lets_others_read(tmp_path: Path) -> None:
     """In a turn each once: reader 0, done, waits for reader 2 while its neighbour still reads."""
     with readers(tmp_path, 2, 0, 1, 2) as [zero, one, two]:
@@ -203,8 +243,7 @@ def test_two_nodes_read_at_the_same_time_with_two_tokens(
             stack.callback(filling.close)
             assert filling.tokens is not None
             reading.append(Reading(filling.tokens))
-        for one in reading:
-            assert one.holds.wait(120)
+            assert reading[-1].holds.wait(120)
         for one in reading:
             one.end()
 
