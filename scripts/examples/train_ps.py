@@ -15,6 +15,7 @@ import argparse
 import functools
 import json
 import os
+import random
 import shlex
 import signal
 import socket
@@ -34,9 +35,18 @@ CLASSES = 100
 
 
 def free_ports(count: int) -> list[int]:
-    taken = [socket.socket() for _ in range(count)]
-    for one in taken:
-        one.bind(("127.0.0.1", 0))
+    """Ports that are free here, below those that the kernel gives to connections: one of these can
+    be taken before a task listens on it."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    taken: list[socket.socket] = []
+    while len(taken) < count:
+        one = socket.socket()
+        try:
+            one.bind(("", random.randrange(low // 2, low)))
+        except OSError:
+            one.close()
+        else:
+            taken.append(one)
     ports = [one.getsockname()[1] for one in taken]
     for one in taken:
         one.close()
